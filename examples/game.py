@@ -12,7 +12,7 @@ Prints:
 """
 
 from nearcast.core.model import Position, circle
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.testing import RadioNode, VirtualRadio
 
 DEGREES_PER_M = 1 / 66_589  # of longitude, at this latitude

@@ -40,12 +40,12 @@ Prints:
 
 from nearcast.core.relationships.silence.pair_member import PairSettings, Transition
 from nearcast.core.relationships.silence.pair_message import PairMessage
-from nearcast.core.relationships.silence.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
+from nearcast.simulation.network.virtual_connection import LinkQuality
+from nearcast.simulation.network.virtual_network import VirtualNetwork
 from nearcast.simulation.sequence_chart import SequenceChart
 from nearcast.simulation.silent_node import SilentNode
 from nearcast.simulation.virtual_clock import VirtualClock
-from nearcast.simulation.virtual_connection import LinkQuality
-from nearcast.simulation.virtual_network import VirtualNetwork
 
 WITHIN_M = 91.44
 """A hundred yards."""

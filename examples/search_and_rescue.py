@@ -13,7 +13,7 @@ Prints:
 """
 
 from nearcast.core.model import Position, circle
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.testing import RadioSettings, VirtualRadio
 from nearcast.wire.beacons.group_key import GroupKey

@@ -47,9 +47,9 @@ from nearcast.core.model.geometry.area import polygon as polygon
 from nearcast.core.model.geometry.forms.area_text import parse_area as parse_area
 from nearcast.core.model.geometry.places import Places as Places
 from nearcast.core.model.geometry.position import Position as Position
+from nearcast.core.proximity.discovery.event_type import EventType as EventType
+from nearcast.core.proximity.discovery.event_type import event_type as event_type
 from nearcast.core.proximity.errors import AdmissionError as AdmissionError
 from nearcast.core.proximity.errors import EventTypeError as EventTypeError
-from nearcast.core.proximity.event_type import EventType as EventType
-from nearcast.core.proximity.event_type import event_type as event_type
 from nearcast.core.proximity.settings import ProximitySettings as ProximitySettings
 from nearcast.errors import NearcastError as NearcastError

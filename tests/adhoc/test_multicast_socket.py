@@ -8,7 +8,7 @@ import pytest
 from nearcast.adhoc.errors import MulticastError
 from nearcast.adhoc.group_addresses import BEACONS, group_address, group_name
 from nearcast.adhoc.multicast_socket import MulticastSocket, no_multicast
-from nearcast.simulation.datagrams import DatagramTooLargeError
+from nearcast.simulation.network.datagrams import DatagramTooLargeError
 from tests.support.multicast import LOOPBACK, free_port, require_multicast
 
 

@@ -7,8 +7,8 @@ from nearcast.client.receive.received import Received
 from nearcast.core.model import Position
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.area import Circle
-from nearcast.simulation.city import CENTRE
-from nearcast.simulation.city_life import CityLife
+from nearcast.simulation.movement.city import CENTRE
+from nearcast.simulation.movement.city_life import CityLife
 
 
 class Clock:

@@ -13,7 +13,7 @@ from nearcast.cli.demo.city_view import SIGNS, CityView, ViewCaptions
 from nearcast.cli.demo.pipeline_steps import PipelineProgress, Step
 from nearcast.client.receive.received import Received
 from nearcast.pipeline.jobs.status import QueryStatus, Status
-from nearcast.simulation.city_life import CityLife
+from nearcast.simulation.movement.city_life import CityLife
 
 SETTING = ViewCaptions(
     ["MQTT 127.0.0.1:1883", "WebSocket 127.0.0.1:8083", "http://127.0.0.1:8080/api/docs"],

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from nearcast.cli.demo import demo
 from nearcast.cli.demo.city_drawing import LEGEND, LOOKS
-from nearcast.simulation.city_life import CityLife
-from nearcast.simulation.city_run import CityRun
+from nearcast.simulation.movement.city_life import CityLife
+from nearcast.simulation.movement.city_run import CityRun
 from tests.support.terminal import Terminal
 
 app = typer.Typer()

@@ -7,7 +7,7 @@ from nearcast.cli.demo.city_scene import CityScene
 from nearcast.cli.demo.demo_settings import DEMO, choose_demo
 from nearcast.cli.demo.residents import VISIT_S, Residents
 from nearcast.core.model.inputs import Published, Subscribed
-from nearcast.simulation.city_life import CityLife
+from nearcast.simulation.movement.city_life import CityLife
 
 
 def test_what_the_user_left_open_is_chosen() -> None:

@@ -7,7 +7,7 @@ what is kept stays bounded.
 from random import Random
 
 from nearcast.core.model import circle
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.core.proximity.messages import Beacon
 from nearcast.wire.beacons.datagram_codec import MAGIC, DatagramCodec
 from nearcast.wire.beacons.group_key import KeyRing

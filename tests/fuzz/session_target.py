@@ -11,7 +11,7 @@ from random import Random
 from msgspec import Struct
 
 from nearcast.broker.config.settings import Limits, Settings
-from nearcast.simulation.virtual_connection import End
+from nearcast.simulation.network.virtual_connection import End
 from nearcast.testing import ClientOptions, DiskQuality, VirtualClient, World
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from nearcast.core.model.event import Delivery
 from nearcast.core.model.geometry.area import Around, MovingCircle, circle
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.proximity.discovery import described_by
+from nearcast.core.proximity.discovery.discovery import described_by
+from nearcast.core.proximity.discovery.event_type import EventType, event_type
+from nearcast.core.proximity.discovery.group_id import group_id
 from nearcast.core.proximity.errors import AdmissionError
-from nearcast.core.proximity.event_type import EventType, event_type
-from nearcast.core.proximity.group_id import group_id
 from nearcast.core.proximity.messages import Beacon, EventMessage, Holdings, Message, Request
 from nearcast.core.proximity.settings import ProximitySettings
-from nearcast.simulation.radio import Radio, RadioSettings
+from nearcast.simulation.network.radio import Radio, RadioSettings
 from nearcast.simulation.radio_node import BEACONS, RadioNode
 from nearcast.simulation.virtual_clock import VirtualClock
 from nearcast.wire.beacons.datagram_codec import DatagramCodec

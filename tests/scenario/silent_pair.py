@@ -5,12 +5,12 @@ from random import Random
 
 from nearcast.core.relationships.silence.pair_member import PairSettings, Transition
 from nearcast.core.relationships.silence.pair_message import PairMessage
-from nearcast.core.relationships.silence.region import Point, distance
-from nearcast.core.relationships.silence.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.region import Point, distance
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
+from nearcast.simulation.network.virtual_connection import LinkQuality
+from nearcast.simulation.network.virtual_network import VirtualNetwork
 from nearcast.simulation.silent_node import SilentNode
 from nearcast.simulation.virtual_clock import VirtualClock
-from nearcast.simulation.virtual_connection import LinkQuality
-from nearcast.simulation.virtual_network import VirtualNetwork
 
 WITHIN = 100.0
 LONGEST_DELAY_S = 0.4

@@ -16,8 +16,8 @@ from nearcast.broker.config.settings import Settings
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
-from nearcast.broker.operations.explanation import explain
-from nearcast.broker.operations.recent_events import recent_events
+from nearcast.broker.operations.explanations.explanation import explain
+from nearcast.broker.operations.explanations.recent_events import recent_events
 from nearcast.pipeline.decide.decisions import decide_batches
 from nearcast.pipeline.decide.player import Player
 from nearcast.pipeline.source.data_source import LogHistoryReader, source_options

@@ -6,12 +6,12 @@ import pytest
 
 from nearcast.core.relationships.silence.pair_member import PairSettings, Transition
 from nearcast.core.relationships.silence.pair_message import Crossing, PairMessage
-from nearcast.core.relationships.silence.range_ring import RangeRing
+from nearcast.core.relationships.silence.regions.range_ring import RangeRing
+from nearcast.simulation.network.virtual_connection import LinkQuality
+from nearcast.simulation.network.virtual_network import VirtualNetwork
 from nearcast.simulation.sequence_chart import SequenceChart
 from nearcast.simulation.silent_node import SilentNode
 from nearcast.simulation.virtual_clock import VirtualClock
-from nearcast.simulation.virtual_connection import LinkQuality
-from nearcast.simulation.virtual_network import VirtualNetwork
 
 YARD_M = 0.9144
 WITHIN_M = 100.0 * YARD_M

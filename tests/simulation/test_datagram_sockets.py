@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nearcast.simulation.datagrams import (
+from nearcast.simulation.network.datagrams import (
     LARGEST_BYTES,
     DatagramSocket,
     DatagramTooLargeError,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from nearcast.core.relationships.silence.strategies import STRATEGIES
-from nearcast.simulation.fixes import FixQuality, fixes_of
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
+from nearcast.simulation.movement.fixes import FixQuality, fixes_of
+from nearcast.simulation.movement.population import MovementKind, population
+from nearcast.simulation.network.virtual_connection import LinkQuality
 from nearcast.simulation.pair_world import PairWorld, PairWorldResult, PairWorldSettings
-from nearcast.simulation.population import MovementKind, population
-from nearcast.simulation.virtual_connection import LinkQuality
 
 BAD_LINK = LinkQuality(0.0, 0.3, loss=0.3, duplication=0.2, reordering=0.2, reordering_s=2.0)
 

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from nearcast.core.model import circle
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.core.proximity.settings import ProximitySettings
-from nearcast.simulation.radio import RadioSettings
+from nearcast.simulation.network.radio import RadioSettings
 from nearcast.wire.beacons.group_key import GroupKey
 from tests.support.radio_field import RadioField, at_m
 

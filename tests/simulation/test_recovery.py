@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from nearcast.core.model import circle
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.core.proximity.settings import ProximitySettings
-from nearcast.simulation.radio import RadioSettings
+from nearcast.simulation.network.radio import RadioSettings
 from tests.support.radio_field import RadioField
 
 RECOVERS = ProximitySettings(recovers=True, type_share=1.0, node_share=1.0)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.simulation.faults import ALL_KINDS, Fault, FaultKind, plan_faults
+from nearcast.simulation.network.faults import ALL_KINDS, Fault, FaultKind, plan_faults
 
 PEOPLE = ["ann", "bob"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nearcast.broker.config.settings import AdaptationSection, Settings
-from nearcast.broker.operations.explanation import as_value, explain
+from nearcast.broker.operations.explanations.explanation import as_value, explain
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Publish, ReasonCode, TopicFilter
 from tests.support.clients.raw_client import fresh
 from tests.support.clients.talker import VERSIONS, Talker, told, words

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from nearcast.broker.config.settings import GatheringSection, Settings
-from nearcast.broker.operations.explanation import as_value, explain
+from nearcast.broker.operations.explanations.explanation import as_value, explain
 from nearcast.core.gathering.cells import Cell
 from nearcast.pipeline.decide.player import Player
 from nearcast.testing import World, explore

@@ -38,12 +38,12 @@ from nearcast.core.model.geometry.area import ME
 from nearcast.core.model.geometry.position import position
 from nearcast.core.model.inputs import RelationshipEnded
 from nearcast.core.model.subject import check_pattern
-from nearcast.core.proximity.event_type import EventType
+from nearcast.core.proximity.discovery.event_type import EventType
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.core.proximity.step import ProximityCounts, ProximityKept
 from nearcast.errors import NearcastError
 from nearcast.logs import log_event
-from nearcast.simulation.datagrams import DatagramSocket, SocketStatistics
+from nearcast.simulation.network.datagrams import DatagramSocket, SocketStatistics
 from nearcast.wire.beacons.datagram_codec import DatagramCodec, DatagramCounts
 from nearcast.wire.beacons.group_key import PSEUDONYM, SALT_BYTES, KeyRing
 from nearcast.wire.beacons.message_codec import BeaconError

@@ -29,8 +29,8 @@ from nearcast.client.receive.received import Received
 from nearcast.core.model import Area, Around, Position, area_text
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Delivery
+from nearcast.core.proximity.discovery.event_type import EventType
 from nearcast.core.proximity.errors import AdmissionError
-from nearcast.core.proximity.event_type import EventType
 from nearcast.logs import log_event
 
 log = logging.getLogger("nearcast.adhoc")

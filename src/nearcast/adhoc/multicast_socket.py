@@ -16,7 +16,7 @@ from typing import Any
 
 from nearcast.adhoc.errors import MulticastError
 from nearcast.adhoc.group_addresses import BEACONS, PORT, Family, group_address
-from nearcast.simulation.datagrams import DatagramTooLargeError, Receive, SocketStatistics
+from nearcast.simulation.network.datagrams import DatagramTooLargeError, Receive, SocketStatistics
 
 MOST_MEMBERSHIPS = 20
 """What Linux allows one socket (`net.ipv4.igmp_max_memberships`)."""

@@ -11,12 +11,12 @@ from rich.progress import Progress
 from rich.table import Table
 
 from nearcast.cli.failures import fail
-from nearcast.core.relationships.silence.strategies import STRATEGIES
-from nearcast.simulation.fixes import FixQuality
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
+from nearcast.simulation.movement.fixes import FixQuality
+from nearcast.simulation.movement.population import MovementKind, MovingNode, population
+from nearcast.simulation.movement.recorded_tracks import recorded_nodes
+from nearcast.simulation.network.virtual_connection import LinkQuality
 from nearcast.simulation.pair_world import PairWorld, PairWorldSettings
-from nearcast.simulation.population import MovementKind, MovingNode, population
-from nearcast.simulation.recorded_tracks import recorded_nodes
-from nearcast.simulation.virtual_connection import LinkQuality
 
 
 def simulate(

@@ -14,15 +14,15 @@ from msgspec import to_builtins
 from nearcast.broker.config.setting_catalog import public
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.ingest.refusal import RefusedError
-from nearcast.broker.operations.explanation_queue import (
+from nearcast.broker.operations.explanations.explanation_queue import (
     ExplanationBusyError,
     ExplanationFailedError,
     ExplanationQueue,
 )
-from nearcast.broker.operations.explanation_worker import ExplainAnswer
+from nearcast.broker.operations.explanations.explanation_worker import ExplainAnswer
+from nearcast.broker.operations.explanations.recent_events import recent_events
+from nearcast.broker.operations.explanations.waiting_copies import waiting_copies
 from nearcast.broker.operations.metrics import Metrics
-from nearcast.broker.operations.recent_events import recent_events
-from nearcast.broker.operations.waiting_copies import waiting_copies
 from nearcast.broker.server import Server
 from nearcast.broker.situation.metadata import time_text
 from nearcast.broker.situation.node_list import MOST as MOST_NODES

@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse
 
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.net.web_origins import WebOrigins
-from nearcast.broker.operations.explanation_queue import ExplanationQueue
+from nearcast.broker.operations.explanations.explanation_queue import ExplanationQueue
 from nearcast.broker.operations.metrics import Health, Metrics
 from nearcast.broker.server import Server
 from nearcast.console.answers import HEADERS, json_answer, problem

@@ -10,19 +10,19 @@ from random import Random
 from msgspec import Struct
 
 from nearcast.core.relationships.silence.pair_member import PairSettings, Transition
-from nearcast.core.relationships.silence.region import (
+from nearcast.core.relationships.silence.regions.region import (
     Point,
     distance,
     position_limit,
     position_point,
 )
-from nearcast.core.relationships.silence.strategy import SilenceStrategy
-from nearcast.simulation.fixes import Fix, FixQuality, clock_error_s, fixes_of
-from nearcast.simulation.population import MovingNode
+from nearcast.core.relationships.silence.regions.strategy import SilenceStrategy
+from nearcast.simulation.movement.fixes import Fix, FixQuality, clock_error_s, fixes_of
+from nearcast.simulation.movement.population import MovingNode
+from nearcast.simulation.network.virtual_connection import LinkQuality
+from nearcast.simulation.network.virtual_network import VirtualNetwork
 from nearcast.simulation.silent_node import SilentNode
 from nearcast.simulation.virtual_clock import VirtualClock
-from nearcast.simulation.virtual_connection import LinkQuality
-from nearcast.simulation.virtual_network import VirtualNetwork
 
 
 class PairWorldSettings(Struct, frozen=True):

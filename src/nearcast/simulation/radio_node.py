@@ -8,9 +8,9 @@ from nearcast.core.language.filter import parse
 from nearcast.core.model.event import Delivery, Subscription
 from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.proximity.event_type import EventType
+from nearcast.core.proximity.discovery.event_type import EventType
 from nearcast.core.proximity.settings import ProximitySettings
-from nearcast.simulation.datagrams import DatagramSocket, SocketStatistics
+from nearcast.simulation.network.datagrams import DatagramSocket, SocketStatistics
 from nearcast.simulation.virtual_clock import Alarm, VirtualClock
 from nearcast.wire.beacons.datagram_codec import DatagramCodec
 from nearcast.wire.beacons.group_key import GroupKey, KeyRing

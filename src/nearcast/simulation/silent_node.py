@@ -16,8 +16,8 @@ from nearcast.core.relationships.silence.pair_member import (
     Transition,
 )
 from nearcast.core.relationships.silence.pair_message import Crossing, PairMessage
-from nearcast.core.relationships.silence.region import Point
-from nearcast.simulation.datagrams import DatagramSocket, SocketStatistics
+from nearcast.core.relationships.silence.regions.region import Point
+from nearcast.simulation.network.datagrams import DatagramSocket, SocketStatistics
 from nearcast.simulation.virtual_clock import Alarm, VirtualClock
 
 Notify = Callable[[str, str, Transition], object]

@@ -12,21 +12,23 @@ like.
 
 from nearcast.broker.awareness.link_estimator import LinkFigures as LinkFigures
 from nearcast.client.api.options import ClientOptions as ClientOptions
-from nearcast.simulation.datagrams import DatagramSocket as DatagramSocket
-from nearcast.simulation.datagrams import DatagramTooLargeError as DatagramTooLargeError
-from nearcast.simulation.datagrams import SocketStatistics as SocketStatistics
-from nearcast.simulation.faults import ALL_KINDS as ALL_KINDS
-from nearcast.simulation.faults import Fault as Fault
-from nearcast.simulation.faults import FaultKind as FaultKind
-from nearcast.simulation.faults import plan_faults as plan_faults
-from nearcast.simulation.radio import RadioSettings as RadioSettings
+from nearcast.simulation.network.datagrams import DatagramSocket as DatagramSocket
+from nearcast.simulation.network.datagrams import DatagramTooLargeError as DatagramTooLargeError
+from nearcast.simulation.network.datagrams import SocketStatistics as SocketStatistics
+from nearcast.simulation.network.faults import ALL_KINDS as ALL_KINDS
+from nearcast.simulation.network.faults import Fault as Fault
+from nearcast.simulation.network.faults import FaultKind as FaultKind
+from nearcast.simulation.network.faults import plan_faults as plan_faults
+from nearcast.simulation.network.radio import RadioSettings as RadioSettings
+from nearcast.simulation.network.virtual_connection import LinkQuality as LinkQuality
+from nearcast.simulation.network.virtual_datagrams import DatagramStatistics as DatagramStatistics
+from nearcast.simulation.network.virtual_datagrams import VirtualDatagrams as VirtualDatagrams
+from nearcast.simulation.network.virtual_datagrams import (
+    VirtualDatagramSocket as VirtualDatagramSocket,
+)
+from nearcast.simulation.network.virtual_network import VirtualNetwork as VirtualNetwork
 from nearcast.simulation.radio_node import RadioNode as RadioNode
 from nearcast.simulation.virtual_clock import VirtualClock as VirtualClock
-from nearcast.simulation.virtual_connection import LinkQuality as LinkQuality
-from nearcast.simulation.virtual_datagrams import DatagramStatistics as DatagramStatistics
-from nearcast.simulation.virtual_datagrams import VirtualDatagrams as VirtualDatagrams
-from nearcast.simulation.virtual_datagrams import VirtualDatagramSocket as VirtualDatagramSocket
-from nearcast.simulation.virtual_network import VirtualNetwork as VirtualNetwork
 from nearcast.testing.exploring import explore as explore
 from nearcast.testing.exploring import replay as replay
 from nearcast.testing.virtual_broker import VirtualBroker as VirtualBroker

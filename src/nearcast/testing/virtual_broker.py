@@ -23,9 +23,9 @@ from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.links import DEAF_AT
 from nearcast.core.propagation.link_pace import LinkPace
 from nearcast.core.propagation.outbox import WITHHELD
+from nearcast.simulation.network.virtual_connection import End, Tell
+from nearcast.simulation.network.virtual_network import VirtualNetwork
 from nearcast.simulation.virtual_clock import Alarm
-from nearcast.simulation.virtual_connection import End, Tell
-from nearcast.simulation.virtual_network import VirtualNetwork
 from nearcast.testing.virtual_disk import DiskQuality, FilesLeft, VirtualDisk
 from nearcast.wire.mqtt import ReasonCode
 

@@ -11,9 +11,9 @@ from nearcast.client.link.backoff import Backoff
 from nearcast.client.protocol import protocol_events as happened
 from nearcast.client.protocol.protocol import ClientProtocol
 from nearcast.client.protocol.protocol_events import Happened
+from nearcast.simulation.network.virtual_connection import End, Tell
+from nearcast.simulation.network.virtual_network import VirtualNetwork
 from nearcast.simulation.virtual_clock import Alarm
-from nearcast.simulation.virtual_connection import End, Tell
-from nearcast.simulation.virtual_network import VirtualNetwork
 from nearcast.wire.mqtt import NO_PROPERTIES, Properties, Publish, ReasonCode, TopicFilter
 
 QUICK = Backoff(0.1, 2.0)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.proximity.settings import ProximitySettings
-from nearcast.simulation.radio import Radio, RadioSettings
+from nearcast.simulation.network.radio import Radio, RadioSettings
 from nearcast.simulation.radio_node import RadioNode
 from nearcast.simulation.virtual_clock import VirtualClock
 from nearcast.wire.beacons.group_key import GroupKey

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from nearcast.broker.config.settings import Settings
 from nearcast.client.api.options import ClientOptions
-from nearcast.simulation.faults import Fault, FaultKind
+from nearcast.simulation.network.faults import Fault, FaultKind
+from nearcast.simulation.network.virtual_connection import LinkQuality
+from nearcast.simulation.network.virtual_network import VirtualNetwork
 from nearcast.simulation.virtual_clock import VirtualClock
-from nearcast.simulation.virtual_connection import LinkQuality
-from nearcast.simulation.virtual_network import VirtualNetwork
 from nearcast.testing.virtual_broker import VirtualBroker
 from nearcast.testing.virtual_client import VirtualClient
 from nearcast.testing.virtual_disk import DiskQuality

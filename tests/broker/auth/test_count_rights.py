@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.broker.config.settings import AuthSection, RecordSection, Settings
-from nearcast.broker.operations.explanation import explain
+from nearcast.broker.operations.explanations.explanation import explain
 from nearcast.pipeline.decide.player import Player
 from nearcast.store import broker_directory
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, ReasonCode

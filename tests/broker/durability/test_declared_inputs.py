@@ -11,7 +11,7 @@ from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
 from nearcast.core.engine import engine
-from nearcast.core.engine.session_presence import SessionPresence
+from nearcast.core.engine.updates.session_presence import SessionPresence
 from nearcast.core.language import Filter, parse
 from nearcast.core.model import circle
 from nearcast.core.model.geometry.area import Area

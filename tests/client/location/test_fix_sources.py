@@ -15,7 +15,7 @@ from nearcast.client.location.fix_sources import (
 )
 from nearcast.client.location.nmea import checksum, read_sentence
 from nearcast.core.model import Position
-from nearcast.simulation.movement import tour
+from nearcast.simulation.movement.movement import tour
 
 
 def sentence(body: str) -> str:

@@ -278,7 +278,7 @@ def test_whoever_is_forgotten_is_not_named_in_sets_that_wait_for_a_subscriber() 
 def test_whoever_says_more_than_others_loses_its_own_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nearcast.core.engine.base_set_updates.MOST_WAITING", 10)
+    monkeypatch.setattr("nearcast.core.engine.updates.base_set_updates.MOST_WAITING", 10)
     engine = Engine()
     engine.step([Subscribed(Subscription("w", "w", "s"))], 0.0)
     engine.step([hidden(n, f"p{n % 2}") for n in range(2)], 1.0)
@@ -290,7 +290,7 @@ def test_whoever_says_more_than_others_loses_its_own_events(
 
 
 def test_a_flood_of_topics_discards_the_flood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearcast.core.engine.base_set_updates.MOST_GROUPS", 10)
+    monkeypatch.setattr("nearcast.core.engine.updates.base_set_updates.MOST_GROUPS", 10)
     engine = Engine()
     engine.step([Subscribed(Subscription("w", "w", "#"))], 0.0)
     engine.step([hidden(n, f"p{n}") for n in range(3)], 1.0)

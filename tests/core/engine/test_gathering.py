@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from nearcast.core.engine.engine import Engine
-from nearcast.core.gathering.aggregability import Aggregability, parse_aggregability
-from nearcast.core.gathering.needs import Figures
+from nearcast.core.gathering.needs.aggregability import Aggregability, parse_aggregability
+from nearcast.core.gathering.needs.needs import Figures
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.model.inputs import (
     Forgot,

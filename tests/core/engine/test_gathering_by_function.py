@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nearcast.core.engine.engine import Engine
-from nearcast.core.gathering.aggregability import parse_aggregability
+from nearcast.core.gathering.needs.aggregability import parse_aggregability
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import (

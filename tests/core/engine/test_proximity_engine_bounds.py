@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from nearcast.core.engine.proximity_engine import ProximityEngine
 from nearcast.core.model import circle
 from nearcast.core.model.event import Subscription
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.core.proximity.messages import Beacon
 from nearcast.core.proximity.settings import ProximitySettings
 from tests.support.radio_field import CENTRE

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from nearcast.core.model import ModelError, circle
 from nearcast.core.model.inputs import Announced, Moved, NodeExpired, Published, Unannounced
+from nearcast.core.proximity.discovery.event_type import EventType, event_type
+from nearcast.core.proximity.discovery.group_id import hashed
+from nearcast.core.proximity.discovery.proximity import proximity
 from nearcast.core.proximity.errors import AdmissionError, EventTypeError
-from nearcast.core.proximity.event_type import EventType, event_type
-from nearcast.core.proximity.group_id import hashed
 from nearcast.core.proximity.messages import Beacon, EventMessage, Holdings, Message, Request
-from nearcast.core.proximity.proximity import proximity
 from nearcast.core.proximity.proximity_node import ProximityNode
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.core.proximity.step import ProximityStep

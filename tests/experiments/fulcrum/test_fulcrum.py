@@ -3,7 +3,7 @@
 import pytest
 
 from nearcast.core.relationships.silence.pair_member import PairSettings
-from nearcast.core.relationships.silence.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
 from nearcast.experiments.fulcrum import experiment
 from nearcast.experiments.fulcrum.scenarios import (
     SCENARIOS,

@@ -7,7 +7,7 @@ import pytest
 from shapely import MultiPoint, minimum_bounding_radius
 
 from nearcast.core.relationships.silence.pair_member import PairSettings
-from nearcast.core.relationships.silence.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
 from nearcast.experiments.fulcrum.optimum import fewest_messages
 from nearcast.experiments.fulcrum.pair_count import count_pair
 from nearcast.experiments.fulcrum.tracks import PairTrack

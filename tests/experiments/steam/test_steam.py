@@ -13,7 +13,7 @@ from nearcast.experiments.steam.dissemination import formula
 from nearcast.experiments.steam.flood import WARNING, spread
 from nearcast.experiments.steam.intersection import Intersection, summary_rows
 from nearcast.experiments.steam.recovery import account
-from nearcast.simulation.radio import RadioSettings
+from nearcast.simulation.network.radio import RadioSettings
 from tests.support.radio_field import RadioField
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearcast.core.gathering import Part, Threshold
-from nearcast.core.gathering.summary import aggregate
+from nearcast.core.gathering.aggregates.summary import aggregate
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import ContextPatched, Published

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from nearcast.broker.config.settings import RecordSection, Settings, SituationSection
-from nearcast.core.engine.recorded_notices import recorded_notices
+from nearcast.core.engine.updates.recorded_notices import recorded_notices
 from nearcast.core.model.notice_record import NoticeRecord
 from nearcast.pipeline.decide.player import Player
 from nearcast.store import DELIVERY, NOTICE, Gap, Recipient, Row, recipients_of, rows_of

@@ -3,9 +3,9 @@
 from random import Random
 
 from nearcast.core.model.geometry.area import Area, Around, box, circle, moving_box
-from nearcast.core.proximity.event_type import EventType, Kind
+from nearcast.core.proximity.discovery.event_type import EventType, Kind
+from nearcast.core.proximity.discovery.proximity import proximity
 from nearcast.core.proximity.messages import Beacon, EventMessage, Holdings, Message, Request
-from nearcast.core.proximity.proximity import proximity
 from tests.support.radio_field import at_m
 
 KINDS: tuple[Kind, ...] = ("integer", "text", "boolean", "number", "position")

@@ -4,7 +4,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.core.proximity.messages import Beacon, EventMessage, Message
 from nearcast.wire.beacons.datagram_codec import DatagramCodec
 from nearcast.wire.beacons.group_key import GroupKey, GroupKeyError, KeyRing

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from nearcast.broker.config.settings import Settings
-from nearcast.core.gathering.rules import parse_rule
+from nearcast.core.gathering.needs.rules import parse_rule
 from nearcast.core.model.errors import ModelError, did_you_mean
 from nearcast.core.model.subject import check_pattern
 

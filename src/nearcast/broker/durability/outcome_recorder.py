@@ -13,7 +13,7 @@ import msgspec
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.durability.waiting_recorder import HIDDEN, HIDDEN_GROUPS, WaitingRecorder
 from nearcast.core.engine.engine import Outcome
-from nearcast.core.engine.recorded_notices import recorded_notices
+from nearcast.core.engine.updates.recorded_notices import recorded_notices
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import Undelivered
 from nearcast.store import (

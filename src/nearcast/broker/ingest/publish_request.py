@@ -22,7 +22,7 @@ from nearcast.broker.situation.nc_properties import (
     event_options_from_json,
     event_options_from_members,
 )
-from nearcast.core.gathering.aggregate_json import parts_from_json
+from nearcast.core.gathering.aggregates.aggregate_json import parts_from_json
 from nearcast.core.model.context import Attributes
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event

@@ -10,8 +10,8 @@ from msgspec import Struct, to_builtins
 
 from nearcast.broker.operations.broker_load import BrokerLoad, LoadSample
 from nearcast.broker.operations.control import Ask
+from nearcast.broker.operations.explanations.waiting_copies import waiting_copies
 from nearcast.broker.operations.session_table import SessionTable, SessionUse, SortKey, user_of
-from nearcast.broker.operations.waiting_copies import waiting_copies
 from nearcast.broker.sessions.session import Session
 from nearcast.logs import log_event
 from nearcast.wire.mqtt import ReasonCode

@@ -18,9 +18,9 @@ from nearcast.broker.scripts.script_event import script_event
 from nearcast.broker.scripts.script_runner import Executor
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.core.engine.engine import NeedQuestion, Outcome
-from nearcast.core.gathering.aggregability import parse_aggregability
-from nearcast.core.gathering.needs import needs_of_text
-from nearcast.core.gathering.needs_by_function import FUNCTION, NeedsByFunction
+from nearcast.core.gathering.needs.aggregability import parse_aggregability
+from nearcast.core.gathering.needs.needs import needs_of_text
+from nearcast.core.gathering.needs.needs_by_function import FUNCTION, NeedsByFunction
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import Input, NeedTold

@@ -17,9 +17,9 @@ from nearcast.core.relationships.silence.follow_messages import WatchedPair
 from nearcast.core.relationships.silence.pair_member import PairSettings
 from nearcast.core.relationships.silence.pair_message import PairMessage
 from nearcast.core.relationships.silence.pair_relay import PairRelay, Passed
-from nearcast.core.relationships.silence.region import Point, position_limit, position_point
-from nearcast.core.relationships.silence.region_text import region_text
-from nearcast.core.relationships.silence.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.region import Point, position_limit, position_point
+from nearcast.core.relationships.silence.regions.region_text import region_text
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
 
 STRATEGY = "exit-hazard"
 

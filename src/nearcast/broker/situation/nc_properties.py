@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.core.excerpts import reason
-from nearcast.core.gathering.aggregability import aggregate_value, parse_aggregability
 from nearcast.core.gathering.base_sets import LEAST, MOST
+from nearcast.core.gathering.needs.aggregability import aggregate_value, parse_aggregability
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.language.evaluation.instants import read_timestamp
 from nearcast.core.model import Area, Box, ModelError, area_text, parse_area

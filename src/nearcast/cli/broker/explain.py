@@ -16,17 +16,17 @@ from rich.progress import Progress
 
 from nearcast.broker.config.configuration import load
 from nearcast.broker.operations.control import ControlError, ask
-from nearcast.broker.operations.explanation import (
+from nearcast.broker.operations.explanations.explanation import (
     Explanation,
     as_value,
     events_named,
     explain_everyone,
     label_of,
 )
-from nearcast.broker.operations.explanation import explain as explained
-from nearcast.broker.operations.recent_events import recent_events
-from nearcast.broker.operations.relationship_explanation import explain_relationship
-from nearcast.broker.operations.waiting_copies import WaitingCopy
+from nearcast.broker.operations.explanations.explanation import explain as explained
+from nearcast.broker.operations.explanations.recent_events import recent_events
+from nearcast.broker.operations.explanations.relationship_explanation import explain_relationship
+from nearcast.broker.operations.explanations.waiting_copies import WaitingCopy
 from nearcast.broker.situation.metadata import time_text
 from nearcast.cli.broker.relationship_lines import print_relationship
 from nearcast.cli.failures import fail

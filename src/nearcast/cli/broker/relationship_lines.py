@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import typer
 
-from nearcast.broker.operations.relationship_explanation import (
+from nearcast.broker.operations.explanations.relationship_explanation import (
     MemberNow,
     RelationshipExplanation,
     StateChange,

@@ -13,9 +13,9 @@ from rich.text import Text
 from nearcast.core.model.event import Delivery
 from nearcast.core.model.geometry.area import Circle
 from nearcast.core.model.geometry.position import Position
-from nearcast.simulation.city import City
-from nearcast.simulation.city_map import CityMap
-from nearcast.simulation.city_run import Happening
+from nearcast.simulation.movement.city import City
+from nearcast.simulation.movement.city_map import CityMap
+from nearcast.simulation.movement.city_run import Happening
 
 FADES_S = 12
 """After this many seconds the mark of an event and the highlight of its receivers disappear."""

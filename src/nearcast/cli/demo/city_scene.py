@@ -18,8 +18,8 @@ from nearcast.core.model import ModelError, Position, parse_position
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.geometry.area import Circle
 from nearcast.core.model.subject import subject_matches
-from nearcast.simulation.city_life import SIREN_M, CityLife
-from nearcast.simulation.city_run import REMEMBERED, Happening
+from nearcast.simulation.movement.city_life import SIREN_M, CityLife
+from nearcast.simulation.movement.city_run import REMEMBERED, Happening
 from nearcast.wire.handover import PUBLISHER as PIPELINE
 
 TOGETHER_S = 2

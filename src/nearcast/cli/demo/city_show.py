@@ -22,7 +22,7 @@ from nearcast.cli.demo.city_scene import TOGETHER_S, CityScene
 from nearcast.cli.demo.city_view import CityView, happening_line
 from nearcast.cli.demo.pipeline_steps import PipelineProgress
 from nearcast.cli.demo.residents import Residents
-from nearcast.simulation.city_run import Happening
+from nearcast.simulation.movement.city_run import Happening
 
 FRAMES_PER_S = 4
 LINES_EVERY_S = 0.5

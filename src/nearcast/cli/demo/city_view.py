@@ -23,7 +23,7 @@ from nearcast.cli.demo.city_drawing import (
 )
 from nearcast.cli.demo.city_scene import CityScene
 from nearcast.cli.demo.pipeline_steps import PipelineProgress
-from nearcast.simulation.city_run import Happening
+from nearcast.simulation.movement.city_run import Happening
 from nearcast.wire.handover import PUBLISHER as PIPELINE
 
 SIDE_WIDTH, SIDE_HEIGHT = 33, 13

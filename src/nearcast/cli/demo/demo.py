@@ -34,8 +34,8 @@ from nearcast.cli.demo.city_drawing import (
     line,
 )
 from nearcast.core.model.geometry.area import Around, Circle, MovingCircle
-from nearcast.simulation.city_life import FEWEST_NODES, CityLife
-from nearcast.simulation.city_run import CityRun, Happening
+from nearcast.simulation.movement.city_life import FEWEST_NODES, CityLife
+from nearcast.simulation.movement.city_run import CityRun, Happening
 
 FRAMES_PER_S = 8
 UNWATCHED_S = 10

@@ -25,8 +25,8 @@ from nearcast.cli.demo.demo_settings import choose_demo
 from nearcast.cli.demo.pipeline_steps import PipelineProgress, progress
 from nearcast.cli.failures import fail
 from nearcast.client.errors import ClientError
-from nearcast.simulation.city import CENTRE, City
-from nearcast.simulation.city_life import CityLife
+from nearcast.simulation.movement.city import CENTRE, City
+from nearcast.simulation.movement.city_life import CityLife
 
 RESIDENTS = 30
 STOP_WITHIN_S = 6.0

@@ -15,7 +15,7 @@ from nearcast.client.errors import ConnectionLostError
 from nearcast.client.location.nmea import read_sentence
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import Position, position
-from nearcast.simulation.movement import Tour
+from nearcast.simulation.movement.movement import Tour
 
 GPSD_PORT = 2_947
 _WATCH = b'?WATCH={"enable":true,"json":true}\n'

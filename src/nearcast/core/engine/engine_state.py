@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from nearcast.core.engine.area_watch import AreaWatch
 from nearcast.core.engine.books.announcement_book import AnnouncementBook
 from nearcast.core.engine.books.context_book import ContextBook
 from nearcast.core.engine.books.gathering_book import GatheringBook
@@ -19,6 +18,7 @@ from nearcast.core.engine.settings import EngineSettings
 from nearcast.core.engine.shard import Shard
 from nearcast.core.engine.state_observer import StateObserver
 from nearcast.core.engine.subject_policy import SubjectPolicy
+from nearcast.core.engine.updates.area_watch import AreaWatch
 from nearcast.core.gathering.waiting import WaitingPool, durable_pools
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.geometry.places import Places

@@ -25,11 +25,11 @@ from nearcast.core.model.inputs import (
     Subscribed,
     Unsubscribed,
 )
-from nearcast.core.proximity.event_type import EventType
+from nearcast.core.proximity.discovery.event_type import EventType
+from nearcast.core.proximity.discovery.own_names import NodeOf, by_itself
+from nearcast.core.proximity.dissemination.send_queue import Send
 from nearcast.core.proximity.messages import Message
-from nearcast.core.proximity.own_names import NodeOf, by_itself
 from nearcast.core.proximity.proximity_node import ProximityNode
-from nearcast.core.proximity.send_queue import Send
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.core.proximity.step import ProximityStep
 

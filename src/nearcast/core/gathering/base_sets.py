@@ -14,11 +14,11 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
+from nearcast.core.gathering.aggregates.exact_sum import ExactSum
+from nearcast.core.gathering.aggregates.mergeable_aggregate import is_number
 from nearcast.core.gathering.division import Division
-from nearcast.core.gathering.exact_sum import ExactSum
-from nearcast.core.gathering.mergeable_aggregate import is_number
-from nearcast.core.gathering.rule_words import RuleWords
-from nearcast.core.gathering.rules import Per, PerKind, read_per
+from nearcast.core.gathering.needs.rule_words import RuleWords
+from nearcast.core.gathering.needs.rules import Per, PerKind, read_per
 from nearcast.core.gathering.waiting import WaitingEvent
 from nearcast.core.model.context import Value
 from nearcast.core.model.errors import ModelError

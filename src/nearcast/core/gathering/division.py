@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nearcast.core.gathering.cells import cell_of
 from nearcast.core.gathering.grouping import PlaceMiddles
-from nearcast.core.gathering.rules import Per
+from nearcast.core.gathering.needs.rules import Per
 from nearcast.core.model.context import Value
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.position import Position

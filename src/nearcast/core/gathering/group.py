@@ -12,9 +12,9 @@ from array import array
 import msgspec
 from msgspec import Struct
 
-from nearcast.core.gathering.parts import Aggregate, Part, short_hash
-from nearcast.core.gathering.summary import aggregate
-from nearcast.core.gathering.thresholds import Threshold
+from nearcast.core.gathering.aggregates.parts import Aggregate, Part, short_hash
+from nearcast.core.gathering.aggregates.summary import aggregate
+from nearcast.core.gathering.needs.thresholds import Threshold
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import Position
 

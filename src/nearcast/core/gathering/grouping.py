@@ -7,7 +7,7 @@ centre represents the positions of its parts.
 from msgspec import Struct
 
 from nearcast.core.gathering.cells import cell_of
-from nearcast.core.gathering.rules import GatheringRule
+from nearcast.core.gathering.needs.rules import GatheringRule
 from nearcast.core.model.geometry.places import Place, Places, inner_point
 from nearcast.core.model.geometry.position import Position
 

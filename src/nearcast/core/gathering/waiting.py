@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nearcast.core.gathering.aggregate_json import parts_from_json
+from nearcast.core.gathering.aggregates.aggregate_json import parts_from_json
+from nearcast.core.gathering.aggregates.parts import Part
 from nearcast.core.gathering.division import Division
-from nearcast.core.gathering.needs import Figures
-from nearcast.core.gathering.parts import Part
-from nearcast.core.gathering.rules import MOST_PARTS
+from nearcast.core.gathering.needs.needs import Figures
+from nearcast.core.gathering.needs.rules import MOST_PARTS
 from nearcast.core.model.event import Event
 from nearcast.core.model.message_properties import user_properties_in
 

@@ -6,7 +6,7 @@ what is told and asked count up from 1 in each run of a node, which its incarnat
 
 from msgspec import Struct
 
-from nearcast.core.proximity.event_type import EventType
+from nearcast.core.proximity.discovery.event_type import EventType
 
 LatLon = tuple[float, float]
 

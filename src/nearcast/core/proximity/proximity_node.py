@@ -23,13 +23,20 @@ from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Announced, Moved, NodeExpired, Published, Unannounced
 from nearcast.core.model.subject import subject_matches
-from nearcast.core.proximity.admission import OVERHEAD_BYTES
-from nearcast.core.proximity.discovery import Discovered, ProximityList, described_by
-from nearcast.core.proximity.discovery import key_of as proximity_key
+from nearcast.core.proximity.discovery.discovery import Discovered, ProximityList, described_by
+from nearcast.core.proximity.discovery.discovery import key_of as proximity_key
+from nearcast.core.proximity.discovery.event_type import EventType
+from nearcast.core.proximity.discovery.memberships import Memberships
+from nearcast.core.proximity.discovery.own_names import NodeOf, OwnNames, by_itself
+from nearcast.core.proximity.discovery.own_proximity import OwnProximities
+from nearcast.core.proximity.discovery.proximity import proximity
+from nearcast.core.proximity.dissemination.admission import OVERHEAD_BYTES
+from nearcast.core.proximity.dissemination.event_intake import Accepted, EventIntake, id_of
+from nearcast.core.proximity.dissemination.outbox import Outbox
+from nearcast.core.proximity.dissemination.overheard import OverheardBeacons
+from nearcast.core.proximity.dissemination.recovery import Recovery
+from nearcast.core.proximity.dissemination.send_queue import size_of
 from nearcast.core.proximity.errors import AdmissionError, EventTypeError
-from nearcast.core.proximity.event_intake import Accepted, EventIntake, id_of
-from nearcast.core.proximity.event_type import EventType
-from nearcast.core.proximity.memberships import Memberships
 from nearcast.core.proximity.messages import (
     Beacon,
     EventMessage,
@@ -37,13 +44,6 @@ from nearcast.core.proximity.messages import (
     Message,
     Request,
 )
-from nearcast.core.proximity.outbox import Outbox
-from nearcast.core.proximity.overheard import OverheardBeacons
-from nearcast.core.proximity.own_names import NodeOf, OwnNames, by_itself
-from nearcast.core.proximity.own_proximity import OwnProximities
-from nearcast.core.proximity.proximity import proximity
-from nearcast.core.proximity.recovery import Recovery
-from nearcast.core.proximity.send_queue import size_of
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.core.proximity.step import ProximityCounts, ProximityKept, ProximityStep
 

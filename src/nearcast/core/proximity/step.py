@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from nearcast.core.model.inputs import Input
-from nearcast.core.proximity.send_queue import Send
+from nearcast.core.proximity.dissemination.send_queue import Send
 
 
 class ProximityStep(Struct):

@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec import Struct, to_builtins
 
 from nearcast.core.relationships.silence.pair_member import PairSettings
-from nearcast.core.relationships.silence.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
 from nearcast.experiments.experiment_result import (
     ExperimentFigure,
     ExperimentResult,

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from nearcast.core.relationships.silence.pair_member import PairSettings
-from nearcast.core.relationships.silence.region import Point, position_limit, position_point
-from nearcast.core.relationships.silence.shared_rings import SharedRings, near_pairs
-from nearcast.core.relationships.silence.strategy import SilenceStrategy
+from nearcast.core.relationships.silence.regions.region import Point, position_limit, position_point
+from nearcast.core.relationships.silence.regions.shared_rings import SharedRings, near_pairs
+from nearcast.core.relationships.silence.regions.strategy import SilenceStrategy
 from nearcast.experiments.experiment_result import Curve, ExperimentFigure, ExperimentRow
 from nearcast.experiments.fulcrum.pair_count import count_pair
 from nearcast.experiments.fulcrum.scenarios import SLOW, UP_M, WITHIN_M, YARD_M
 from nearcast.experiments.fulcrum.tracks import PairTrack
-from nearcast.simulation.population import MovementKind, population
+from nearcast.simulation.movement.population import MovementKind, population
 
 GROUP_WITHIN_M = 5.0
 GROUP_SECONDS = 300

@@ -10,16 +10,16 @@ import time
 
 import numpy as np
 
-from nearcast.core.relationships.silence.region import (
+from nearcast.core.relationships.silence.regions.region import (
     Point,
     Region,
     Regions,
     distance,
     position_limit,
 )
-from nearcast.core.relationships.silence.region_table import RegionTable
+from nearcast.core.relationships.silence.regions.region_table import RegionTable
+from nearcast.core.relationships.silence.regions.strategy import SilenceStrategy
 from nearcast.core.relationships.silence.report import Report
-from nearcast.core.relationships.silence.strategy import SilenceStrategy
 from nearcast.experiments.experiment_result import ExperimentRow
 from nearcast.experiments.fulcrum.scenarios import UP_M
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from nearcast.core.relationships.silence.pair_member import PairMember, PairSettings, PairStep
 from nearcast.core.relationships.silence.pair_message import Crossing
-from nearcast.core.relationships.silence.region import Point, distance
+from nearcast.core.relationships.silence.regions.region import Point, distance
 from nearcast.experiments.fulcrum.tracks import PairTrack
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nearcast.core.relationships.silence.pair_member import PairSettings
-from nearcast.core.relationships.silence.region import position_limit
-from nearcast.core.relationships.silence.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.region import position_limit
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
 from nearcast.experiments.experiment_result import ExperimentRow
 from nearcast.experiments.fulcrum.optimum import fewest_messages
 from nearcast.experiments.fulcrum.pair_count import PairCount, count_pair
@@ -22,7 +22,7 @@ from nearcast.experiments.fulcrum.tracks import (
     read_groups,
     read_tracks,
 )
-from nearcast.simulation.population import MovementKind
+from nearcast.simulation.movement.population import MovementKind
 
 TAXIS_WITHIN_M, PEDESTRIANS_WITHIN_M = 100.0, 2.0
 PAPER_SAVES = 81.0

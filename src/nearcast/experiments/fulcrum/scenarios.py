@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from nearcast.core.relationships.silence.pair_member import PairMember, PairSettings, PairStep
 from nearcast.core.relationships.silence.pair_message import Crossing
-from nearcast.core.relationships.silence.region import Point
-from nearcast.core.relationships.silence.strategy import SilenceStrategy
+from nearcast.core.relationships.silence.regions.region import Point
+from nearcast.core.relationships.silence.regions.strategy import SilenceStrategy
 from nearcast.experiments.experiment_result import Curve, ExperimentFigure, ExperimentRow
 
 YARD_M = 0.9144

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from nearcast.core.compiled import compiled
 from nearcast.core.model.geometry.geodesy import ecef
-from nearcast.simulation.fixes import PERFECT, FixQuality, fixes_of
-from nearcast.simulation.population import MovementKind, population
+from nearcast.simulation.movement.fixes import PERFECT, FixQuality, fixes_of
+from nearcast.simulation.movement.population import MovementKind, population
 
 F64 = npt.NDArray[np.float64]
 

@@ -12,9 +12,9 @@ import zstandard
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from nearcast.core.gathering.aggregates.parts import Part
 from nearcast.core.gathering.group import Group
-from nearcast.core.gathering.parts import Part
-from nearcast.core.gathering.thresholds import Threshold
+from nearcast.core.gathering.needs.thresholds import Threshold
 from nearcast.core.model.time_text import time_text
 from nearcast.core.propagation.chains.chain_plan import Peers
 

@@ -12,7 +12,7 @@ import zstandard
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from nearcast.core.gathering.thresholds import Threshold
+from nearcast.core.gathering.needs.thresholds import Threshold
 from nearcast.core.propagation.chains.propagation_cost import (
     LinkModel,
     PeerModel,

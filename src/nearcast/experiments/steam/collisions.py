@@ -9,9 +9,9 @@ from random import Random
 
 from nearcast.core.model.geometry.area import circle
 from nearcast.core.model.inputs import Published
-from nearcast.core.proximity.event_type import EventType
-from nearcast.core.proximity.group_id import BITS, group_id
-from nearcast.core.proximity.proximity import proximity
+from nearcast.core.proximity.discovery.event_type import EventType
+from nearcast.core.proximity.discovery.group_id import BITS, group_id
+from nearcast.core.proximity.discovery.proximity import proximity
 from nearcast.core.proximity.proximity_node import ProximityNode
 from nearcast.experiments.experiment_result import ExperimentRow
 from nearcast.experiments.steam.crowds import CENTRE

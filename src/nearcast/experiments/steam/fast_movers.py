@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from random import Random
 
 from nearcast.core.model.geometry.area import circle
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.core.proximity.proximity_node import ProximityNode
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.core.proximity.step import ProximityStep

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from nearcast.core.model.geometry.area import circle
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.core.proximity.messages import Message
 from nearcast.core.proximity.proximity_node import ProximityNode
 from nearcast.core.proximity.settings import ProximitySettings

@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from nearcast.core.model.geometry.area import circle
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.experiments.experiment_result import ExperimentRow
 from nearcast.experiments.steam.crowds import MPH, RANGE_M, Place, position
-from nearcast.simulation.radio import Radio, RadioSettings
+from nearcast.simulation.network.radio import Radio, RadioSettings
 from nearcast.simulation.radio_node import RadioNode
 from nearcast.simulation.virtual_clock import VirtualClock
 

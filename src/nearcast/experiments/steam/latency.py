@@ -19,14 +19,14 @@ from nearcast.adhoc.errors import MulticastError
 from nearcast.adhoc.multicast_socket import MulticastSocket
 from nearcast.core.model.geometry.area import circle
 from nearcast.core.model.subject import subject_matches
-from nearcast.core.proximity.event_type import EventType, event_type
+from nearcast.core.proximity.discovery.event_type import EventType, event_type
+from nearcast.core.proximity.discovery.proximity import proximity
 from nearcast.core.proximity.messages import EventMessage
-from nearcast.core.proximity.proximity import proximity
 from nearcast.core.proximity.proximity_node import ProximityNode
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.experiments.experiment_result import Curve, ExperimentFigure, ExperimentRow
 from nearcast.experiments.steam.crowds import CENTRE
-from nearcast.simulation.datagrams import DatagramSocket, Receive, SocketStatistics
+from nearcast.simulation.network.datagrams import DatagramSocket, Receive, SocketStatistics
 from nearcast.wire.beacons.datagram_codec import DatagramCodec
 from nearcast.wire.beacons.group_key import GroupKey, KeyRing
 from nearcast.wire.beacons.signatures import Member, Signatures, SigningKey

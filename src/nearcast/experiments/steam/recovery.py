@@ -10,11 +10,11 @@ from random import Random
 from msgspec import Struct
 
 from nearcast.core.model.geometry.area import circle
-from nearcast.core.proximity.event_type import event_type
+from nearcast.core.proximity.discovery.event_type import event_type
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.experiments.experiment_result import ExperimentRow
 from nearcast.experiments.steam.crowds import CENTRE, RANGE_M, position
-from nearcast.simulation.radio import Radio, RadioSettings
+from nearcast.simulation.network.radio import Radio, RadioSettings
 from nearcast.simulation.radio_node import RadioNode
 from nearcast.simulation.virtual_clock import VirtualClock
 

@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from nearcast.core.engine.recorded_notices import recorded_notices
 from nearcast.core.engine.shard import WHOLE, Shard
+from nearcast.core.engine.updates.recorded_notices import recorded_notices
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.notice_record import NoticeRecord
 from nearcast.pipeline.decide.decided_schema import ARROW_SCHEMA as ARROW_SCHEMA

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.core.gathering import Part, Threshold
-from nearcast.core.gathering.summary import aggregate
+from nearcast.core.gathering.aggregates.summary import aggregate
 from nearcast.core.model.geometry.position import Position
 from nearcast.pipeline.decide.snapshots import forget_in_snapshots
 from nearcast.pipeline.jobs.spark_checkpoints import committed

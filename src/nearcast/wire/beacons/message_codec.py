@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import msgspec
 
 from nearcast.core.model.subject import check_pattern, check_subject
-from nearcast.core.proximity.event_type import LONGEST_SUBJECT
+from nearcast.core.proximity.discovery.event_type import LONGEST_SUBJECT
+from nearcast.core.proximity.discovery.proximity import LARGEST_SCALE
 from nearcast.core.proximity.messages import Beacon, EventMessage, Holdings, Message, Request
-from nearcast.core.proximity.proximity import LARGEST_SCALE
 from nearcast.errors import NearcastError
 
 LARGEST_MESSAGE_BYTES = 64 * 1024

@@ -5,8 +5,8 @@ from nearcast.core.relationships.silence.follow_messages import FollowOrders, Wa
 from nearcast.core.relationships.silence.follower import Follower
 from nearcast.core.relationships.silence.pair_member import PairMember, PairSettings
 from nearcast.core.relationships.silence.pair_message import Ack
-from nearcast.core.relationships.silence.region import position_limit, position_point
-from nearcast.core.relationships.silence.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.region import position_limit, position_point
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
 
 
 def place(metres: float) -> Position:

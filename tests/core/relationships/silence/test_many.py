@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.core.relationships.silence.region import Ball, HalfSpace, OutsideBall, Point, Region
-from nearcast.core.relationships.silence.region_table import RegionTable
-from nearcast.core.relationships.silence.shared_rings import SharedRings, near_pairs
+from nearcast.core.relationships.silence.regions.region import (
+    Ball,
+    HalfSpace,
+    OutsideBall,
+    Point,
+    Region,
+)
+from nearcast.core.relationships.silence.regions.region_table import RegionTable
+from nearcast.core.relationships.silence.regions.shared_rings import SharedRings, near_pairs
 
 coordinate = st.floats(-100.0, 100.0)
 points = st.tuples(coordinate, coordinate, coordinate)

@@ -11,9 +11,9 @@ from nearcast.core.relationships.silence.pair_member import (
     Transition,
 )
 from nearcast.core.relationships.silence.pair_message import Ack, Crossing, PairMessage
-from nearcast.core.relationships.silence.region import Point, distance
-from nearcast.core.relationships.silence.strategies import STRATEGIES
-from nearcast.core.relationships.silence.strategy import SilenceStrategy
+from nearcast.core.relationships.silence.regions.region import Point, distance
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.strategy import SilenceStrategy
 
 strategies = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=list(STRATEGIES))
 

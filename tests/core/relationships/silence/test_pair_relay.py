@@ -8,8 +8,8 @@ import pytest
 from nearcast.core.relationships.silence.pair_member import PairMember, PairSettings
 from nearcast.core.relationships.silence.pair_message import PairMessage
 from nearcast.core.relationships.silence.pair_relay import PairRelay
-from nearcast.core.relationships.silence.region import Point, distance
-from nearcast.core.relationships.silence.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.region import Point, distance
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
 
 WITHIN = 100.0
 ORDERED = ("ring", "strip", "exit-hazard")

@@ -14,10 +14,10 @@ import numpy as np
 from msgspec import Struct
 
 from nearcast.core.engine.delivery.match_order import Flags
-from nearcast.core.gathering.aggregability import Aggregability, parse_aggregability
+from nearcast.core.gathering.aggregates.parts import Part
 from nearcast.core.gathering.division import Division
-from nearcast.core.gathering.needs import Needs
-from nearcast.core.gathering.parts import Part
+from nearcast.core.gathering.needs.aggregability import Aggregability, parse_aggregability
+from nearcast.core.gathering.needs.needs import Needs
 from nearcast.core.gathering.waiting import WaitingEvent, WaitingFigures
 from nearcast.core.matching.tables import I32
 from nearcast.core.model.event import Subscription

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from nearcast.core.gathering.aggregate_json import aggregate_json, events_json
+from nearcast.core.gathering.aggregates.aggregate_json import aggregate_json, events_json
+from nearcast.core.gathering.aggregates.mergeable_aggregate import aggregate_of
+from nearcast.core.gathering.aggregates.parts import Part
 from nearcast.core.gathering.division import Division
-from nearcast.core.gathering.mergeable_aggregate import aggregate_of
-from nearcast.core.gathering.parts import Part
 from nearcast.core.gathering.waiting import WaitingEvent, different_parts
 from nearcast.core.model.event import Event
 from nearcast.core.model.visibility import SEE_ALL, SEE_IDENTITY, SEE_POSITION

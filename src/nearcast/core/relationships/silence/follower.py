@@ -14,13 +14,13 @@ from nearcast.core.relationships.silence.follow_messages import (
 )
 from nearcast.core.relationships.silence.pair_member import PairMember, PairSettings, PairStep
 from nearcast.core.relationships.silence.pair_message import Crossing, PairMessage
-from nearcast.core.relationships.silence.region import (
+from nearcast.core.relationships.silence.regions.region import (
     Point,
     distance,
     position_limit,
     position_point,
 )
-from nearcast.core.relationships.silence.strategies import STRATEGIES
+from nearcast.core.relationships.silence.regions.strategies import STRATEGIES
 
 
 class Follower:

@@ -16,9 +16,9 @@ import math
 from msgspec import Struct
 
 from nearcast.core.relationships.silence.pair_message import Ack, Crossing, PairMessage
-from nearcast.core.relationships.silence.region import Point, Regions, distance
+from nearcast.core.relationships.silence.regions.region import Point, Regions, distance
+from nearcast.core.relationships.silence.regions.strategy import SilenceStrategy
 from nearcast.core.relationships.silence.report import Motion
-from nearcast.core.relationships.silence.strategy import SilenceStrategy
 
 
 class PairSettings(Struct, frozen=True):

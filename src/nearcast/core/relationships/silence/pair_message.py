@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from nearcast.core.relationships.silence.region import Regions
+from nearcast.core.relationships.silence.regions.region import Regions
 from nearcast.core.relationships.silence.report import Report
 
 

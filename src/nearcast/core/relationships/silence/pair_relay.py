@@ -9,7 +9,7 @@ import math
 
 from nearcast.core.relationships.silence.pair_member import PairMember, PairSettings
 from nearcast.core.relationships.silence.pair_message import Ack, Crossing, PairMessage
-from nearcast.core.relationships.silence.region import Point, Region
+from nearcast.core.relationships.silence.regions.region import Point, Region
 
 Passed = list[tuple[str, PairMessage]]
 """Messages to members at their nodes, with the name of each."""

@@ -4,7 +4,7 @@ import math
 
 from msgspec import Struct
 
-from nearcast.core.relationships.silence.region import STILL, Point
+from nearcast.core.relationships.silence.regions.region import STILL, Point
 
 
 class Report(Struct, frozen=True, gc=False):

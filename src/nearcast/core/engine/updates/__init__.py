@@ -1,0 +1,1 @@
+"""What applies each kind of input, and what follows from it."""

@@ -1,0 +1,1 @@
+"""Aggregates: what is alike and unlike in many events, merged exactly."""

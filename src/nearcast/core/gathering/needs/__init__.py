@@ -1,0 +1,1 @@
+"""What must wait together before it leaves: rules as text, thresholds, cases over contexts."""

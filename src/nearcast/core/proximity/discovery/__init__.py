@@ -1,0 +1,1 @@
+"""Which proximities there are: event types, areas, beacons, groups."""

@@ -1,0 +1,1 @@
+"""What nodes without a broker pass on: order, shares of the channel, recovery."""

@@ -1,0 +1,1 @@
+"""Regions in which a member of a pair need not report, and strategies that choose them."""

@@ -1,0 +1,1 @@
+"""Who moves how: walkers, vehicles, buses, recorded tracks; a city of them."""

@@ -1,0 +1,1 @@
+"""Networks with seeded faults in virtual time: streams, datagrams, radio."""
