@@ -17,6 +17,8 @@ from nearcast.core.adaptation.form_function import truths_of
 from nearcast.core.adaptation.priority_rules import NEVER
 from nearcast.core.adaptation.subscriber_priorities import SubscriberPriorities
 from nearcast.core.language.evaluation.scope import Value
+from nearcast.core.language.filter import Filter
+from nearcast.core.language.filter_atoms import atoms_of
 from nearcast.core.matching.atom_truths import TruthColumns, joined_truths, judge_atoms
 from nearcast.core.matching.candidate_scan import match_events
 from nearcast.core.matching.event_arrays import EventIntake, order_of
@@ -108,6 +110,15 @@ def _alike(rows: I32, number: int) -> LiveMatches:
     return LiveMatches(rows, np.full_like(rows, number), np.ones_like(rows))
 
 
+def _predicates(part: Filter | Sequence[Filter] | None) -> int:
+    """The number of predicates of a filter, or of several."""
+    if part is None:
+        return 0
+    if isinstance(part, Filter):
+        return sum(1 for _ in atoms_of(part.root, two_valued=False))
+    return sum(map(_predicates, part))
+
+
 class Matcher:
     """Subscriptions of moving nodes, and matching of events against them."""
 
@@ -128,6 +139,8 @@ class Matcher:
         """The number of live events checked so far on behalf of subscriptions."""
         self._evaluations: dict[int, int] = {}
         """By subscription: predicates evaluated outside kernels."""
+        self._evaluated = 0
+        """Predicates evaluated outside kernels, in all."""
         self.priorities = SubscriberPriorities()
         """The relevance of subscriptions, and the context of their subscribers."""
         self.withheld = 0
@@ -365,6 +378,41 @@ class Matcher:
             return _alike(rows[matching], numbers[0])
         return LiveMatches(batch.rows[matches.event], *matches[1:])
 
+    def live_among_bounded(
+        self,
+        rows: I32,
+        numbers: Sequence[int],
+        aimed: Collection[int] = (),
+        sessions: Sequence[str] | None = None,
+        evaluations: int = 0,
+    ) -> tuple[LiveMatches, int]:
+        """Do as `live_among` for the first rows; return also how many rows these are.
+
+        They are as many as need about so many predicates outside kernels, at least one; 0: all.
+        """
+        cost = self._evaluations_a_row(numbers)
+        if not evaluations or not cost:
+            return self.live_among(rows, numbers, aimed, sessions), len(rows)
+        size = first = max(1, evaluations // cost)
+        found: list[LiveMatches] = []
+        done, before = 0, self._evaluated
+        while done < len(rows) and self._evaluated - before < evaluations:
+            spent = self._evaluated
+            found.append(self.live_among(rows[done : done + size], numbers, aimed, sessions))
+            done = min(done + size, len(rows))
+            if 4 * (self._evaluated - spent) < evaluations:
+                # Kernels decide most of them.
+                size = min(2 * size, 8 * first)
+        return joined_matches([each for each in found if len(each.row)]), done
+
+    def _evaluations_a_row(self, numbers: Sequence[int]) -> int:
+        """The most predicates that an event needs outside kernels for some subscriptions."""
+        filters = self._index.filters
+        if not filters:
+            return 0
+        rules = self._index.table.rows[numbers, RULE].tolist()
+        return sum(sum(map(_predicates, filters[rule])) for rule in rules if rule in filters)
+
     def _takes_any_event(self, number: int) -> bool:
         """True if a subscription matches every event without a target on its subjects."""
         return not self.sight.restricted and self._index.takes_any_event(number)
@@ -499,6 +547,7 @@ class Matcher:
                 matches.truths.true[i], matches.truths.false[i] = judged
             evaluated = 1 + memo.evaluated - before
             self._evaluations[number] = self._evaluations.get(number, 0) + evaluated
+            self._evaluated += evaluated
         keep = matches.priority != NONE
         return matches if keep.all() else matches.only(keep)
 

@@ -201,6 +201,12 @@ class LiveBook:
         self._missed_of(session).add_in_order(rows)
         self._seen.mark_for(rows, session)
 
+    def put_back(self, session: str, rows: I32) -> None:
+        """Record live events again that were just taken out of what a session missed."""
+        if len(rows):
+            self._missed_of(session).put_back(rows)
+            self._seen.mark_for(rows, session)
+
     def _missed_of(self, session: str) -> MissedEvents:
         missed = self._missed.get(session)
         if missed is None:

@@ -33,6 +33,17 @@ class MissedEvents:
         self._order, self._next = (None, 0) if self._rows else (rows, 0)
         self._rows.update(rows.tolist())
 
+    def put_back(self, rows: I32) -> None:
+        """Add the newest of those that `take_oldest` returned last again."""
+        self._rows.update(rows.tolist())
+        if self._order is None:
+            return
+        places = np.flatnonzero(self._order[: self._next] == rows[0])
+        if len(places):
+            self._next = int(places[-1])
+        else:
+            self._order = None
+
     def discard(self, row: int) -> None:
         """Remove an event, if it is in here."""
         self._rows.discard(row)

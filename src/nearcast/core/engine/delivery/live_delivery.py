@@ -4,7 +4,7 @@ A session that was disconnected gets what it missed on return. A withdrawal is s
 that have the event, wherever they are now.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -13,10 +13,13 @@ from nearcast.core.engine.books.subscription_book import SubscriptionBook
 from nearcast.core.engine.delivery.deliveries import Deliveries, Recipient
 from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.outcome import EngineStep, Outcome
-from nearcast.core.matching.matcher import LiveMatches, Matcher, Matches
+from nearcast.core.matching.matcher import NO_LIVE_MATCHES, LiveMatches, Matcher, Matches
 from nearcast.core.matching.tables import I32, NONE
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.geometry.area import PlaceArea, PlaceHere
+
+EVALUATED_AT_ONCE = 1_000
+"""So many predicates are evaluated outside kernels by one input that brings live events."""
 
 
 class LiveDelivery(EngineDependent):
@@ -28,6 +31,7 @@ class LiveDelivery(EngineDependent):
         self._matcher = matcher
         self._at_once = at_once
         """So many live events are brought to a session by one input; 0: any."""
+        self._evaluated_at_once = EVALUATED_AT_ONCE if at_once else 0
         self._live = live
         self._subscriptions = subscriptions
 
@@ -138,9 +142,73 @@ class LiveDelivery(EngineDependent):
 
     def catch_up(self, session: str, outcome: Outcome) -> None:
         """Deliver live events that a session missed, as many as one input brings."""
-        self._deliver_missed(session, self._live.missed_by(session, self._at_once), outcome)
+        self.bring(session, self._live.missed_by(session, self._at_once), outcome)
+
+    def bring(self, session: str, rows: I32, outcome: Outcome) -> None:
+        """Deliver those of some live events that a session's subscriptions match now.
+
+        Those that one input cannot decide are deferred.
+        """
+        found, decided = self._decide(rows, self._numbers_of(session))
+        self._live.put_back(session, rows[decided:])
+        self.deliver_live(found, outcome)
         if self._live.is_behind(session):
             outcome.behind.add(session)
+
+    def decide_for_new(
+        self, numbers: Sequence[int], outcome: Outcome, *, send: bool
+    ) -> LiveMatches:
+        """Return the live events that new subscriptions match, of those that one input can decide.
+
+        The others are deferred for sessions that have not got them; without `send` retained ones
+        count as seen.
+        """
+        if not len(self._live):
+            return NO_LIVE_MATCHES
+        rows, live = self._matcher.live_candidates(numbers), self._matcher.live
+        found, decided = self._decide(rows, numbers)
+        left, owners = rows[decided:], self._owners(numbers)
+        if not send:
+            retained = live.columns.retained[left]
+            for session, unseen in self._unseen(left[retained], owners):
+                live.seen.mark_for(unseen, session)
+                outcome.passed_over += [(live.event_at(row), session) for row in unseen.tolist()]
+            left = left[~retained]
+        self._defer(left, owners, outcome)
+        return found
+
+    def _decide(
+        self,
+        rows: I32,
+        numbers: Sequence[int],
+        aimed: Collection[int] = (),
+        sessions: Sequence[str] | None = None,
+    ) -> tuple[LiveMatches, int]:
+        """Return matches among the first rows, and how many of them one input can decide."""
+        return self._matcher.live_among_bounded(
+            rows, numbers, aimed, sessions, self._evaluated_at_once
+        )
+
+    def _defer(self, rows: I32, sessions: Sequence[str], outcome: Outcome) -> None:
+        """Let live events be decided later for those of some sessions that have not seen them."""
+        for session, unseen in self._unseen(rows, sessions):
+            self._live.defer(session, unseen)
+            outcome.behind.add(session)
+
+    def _unseen(self, rows: I32, sessions: Sequence[str]) -> Iterator[tuple[str, I32]]:
+        """Yield sessions with those live events that each has not seen, if there are any."""
+        seen = self._matcher.live.seen
+        for session in dict.fromkeys(sessions) if len(rows) else ():
+            of_session = np.repeat(seen.numbers([session]), len(rows))
+            unseen = rows[seen.unseen(rows, of_session)]
+            if len(unseen):
+                yield session, unseen
+
+    def _owners(self, numbers: Sequence[int]) -> list[str]:
+        return [self._subscriptions.at(number).owner for number in numbers]
+
+    def _numbers_of(self, session: str) -> list[int]:
+        return list(map(self._subscriptions.number, self._subscriptions.of_session(session)))
 
     def _bring_older(self, deliveries: Deliveries, outcome: Outcome) -> None:
         """Deliver older live events on the subjects of new ones, to those who miss them."""
@@ -154,9 +222,7 @@ class LiveDelivery(EngineDependent):
 
     def _deliver_missed(self, session: str, rows: I32, outcome: Outcome) -> None:
         """Deliver live events to the subscriptions of a session that they match now."""
-        names = self._subscriptions.of_session(session)
-        numbers = list(map(self._subscriptions.number, names))
-        self.deliver_live(self._matcher.live_among(rows, numbers), outcome)
+        self.deliver_live(self._matcher.live_among(rows, self._numbers_of(session)), outcome)
 
     def _first(self, found: LiveMatches, outcome: Outcome) -> LiveMatches:
         """Return the matches that one input brings to each session; the others are deferred."""
@@ -245,9 +311,13 @@ class LiveDelivery(EngineDependent):
         positions.
         """
         numbers = self._subscriptions.own(numbers)
-        sessions = [self._subscriptions.at(number).owner for number in numbers]
-        found = self._matcher.live_matches(numbers, aimed, sessions)
+        if not numbers:
+            return
+        sessions = self._owners(numbers)
+        rows = self._matcher.live_candidates(numbers, aimed)
+        found, decided = self._decide(rows, numbers, aimed, sessions)
         self._deliver_new(found, outcome)
+        self._defer(rows[decided:], sessions, outcome)
 
     def comes_later(self, event: Event, subscriptions: Sequence[Subscription]) -> bool:
         """True if a session that misses this event gets it later, if it still matches.

@@ -12,7 +12,6 @@ import numpy as np
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.outcome import EngineStep, Handlers
 from nearcast.core.engine.updates.silence_updates import SilenceUpdates
-from nearcast.core.matching.matcher import LiveMatches
 from nearcast.core.matching.tables import I32
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import (
@@ -55,7 +54,7 @@ class SessionPresence:
         if each.here:
             self._subscriptions.present.add(session)
             self._subscriptions.away.discard(session)
-            self._live_delivery.deliver_live(self._missed_by(session), step.outcome)
+            self._live_delivery.bring(session, self._missed_by(session), step.outcome)
         else:
             self._silence.end(each.node, session, step)
             self._lose(session)
@@ -116,14 +115,14 @@ class SessionPresence:
         self._announcements.leave(session)
         self._contexts.leave(session)
 
-    def _missed_by(self, session: str) -> LiveMatches:
-        """Missed live events of a returning session, as they match now."""
-        names = self._subscriptions.of_session(session)
+    def _missed_by(self, session: str) -> I32:
+        """Rows of the live events that a returning session missed, oldest version first."""
         rows = self._live.missed_by(session)
         if session in self._uncertain:
             self._uncertain.discard(session)
+            names = self._subscriptions.of_session(session)
             rows = self._all_met_by([self._subscriptions.by_id[name] for name in names])
-        return self._matcher.live_among(rows, list(map(self._subscriptions.number, names)))
+        return rows
 
     def _all_met_by(self, wanted: Iterable[Subscription]) -> I32:
         """Rows of live events that match any of these subscriptions now, oldest version first."""

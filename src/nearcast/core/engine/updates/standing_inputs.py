@@ -89,7 +89,9 @@ class StandingInputs:
         if not wanted:
             return
         numbers = {self._subscriptions.number(each.subscription.id): each for each in wanted}
-        met = self._matcher.live_matches(list(numbers))
+        met = self._live_delivery.decide_for_new(
+            list(numbers), outcome, send=any(each.replay for each in wanted)
+        )
         retained = self._matcher.live.columns.retained[met.row]
         self._live_delivery.deliver_live(met.only(~retained), outcome)
         # MQTT retained messages are sent once per filter.
@@ -114,8 +116,7 @@ class StandingInputs:
         subscription = self._subscriptions.resume(each.id)
         self._recent.refresh()
         if subscription is not None and subscription.group is None:
-            met = self._matcher.live_matches([self._subscriptions.number(each.id)])
-            self._live_delivery.deliver_live(met, step.outcome)
+            self._live_delivery.deliver_to([self._subscriptions.number(each.id)], step.outcome)
 
     def announce(self, each: Announced, step: EngineStep) -> None:
         """Set the target of a node's events on a subject."""
