@@ -7,7 +7,7 @@ from importlib.metadata import requires, version
 PACKAGES = {"argon2": "argon2-cffi", "cryptography": "pyjwt", "jwt": "pyjwt", "llvmlite": "numba"}
 # Extras for users, the smallest first; `spark` is an alias of `pipeline`.
 EXTRAS = ("broker", "pipeline", "bench")
-REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+).*?(?:extra == ['\"]([a-z]+)['\"])?$")
+REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+).*?(?:extra == ['\"]([a-z0-9]+)['\"])?$")
 
 
 def packages() -> dict[str, set[str]]:

@@ -59,15 +59,15 @@ def test_a_node_does_not_hear_itself_unless_it_wants_to(version: int, tmp_path: 
 def test_closing_a_stream_unsubscribes_and_leaves_the_others(version: int, tmp_path: Path) -> None:
     async def work() -> None:
         async with nearcast(tmp_path) as server, node(server, "a", version) as me:
-            granted = server.hub.state.sessions["a"].granted
-            before = len(granted)
+            session = server.hub.state.sessions["a"]
+            before = len(session.granted)
             async with me.subscribe("x", no_local=False) as stays:
                 async with me.subscribe("x", where="1 = 1"), me.subscribe("y", name="n"):
-                    assert len(granted) == before + 3
-                assert len(granted) == before + 1
+                    assert len(session.granted) == before + 3
+                assert len(session.granted) == before + 1
                 await me.publish("x", "1")
                 assert await texts(stays, 1) == ["1"]
-            assert len(granted) == before
+            assert len(session.granted) == before
             with pytest.raises(StopAsyncIteration):
                 await anext(stays)
 

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.core.excerpts import reason
-from nearcast.core.gathering.base_sets import LEAST, MOST
 from nearcast.core.gathering.needs.aggregability import aggregate_value, parse_aggregability
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.language.evaluation.instants import read_timestamp
@@ -29,6 +28,7 @@ from nearcast.core.model.geometry.position import (
     position_from_json,
     shown,
 )
+from nearcast.core.model.people_bounds import LEAST, MOST
 from nearcast.placement.errors import ScriptError
 from nearcast.placement.source import check_source
 from nearcast.wire.encoding.content_codings import ACCEPT, Coding, accepted_codings

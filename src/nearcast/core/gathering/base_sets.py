@@ -28,7 +28,6 @@ from nearcast.core.model.time_text import time_text
 
 EVERY_S, WAIT_S = 60.0, 3600.0
 SHORTEST_S = 0.1
-LEAST, MOST = 2, 10_000
 MOST_WAITING = 10_000
 """So many events wait in one group; more discard the oldest."""
 _CLAUSES = ("per", "every", "wait")

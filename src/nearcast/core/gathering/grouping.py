@@ -4,12 +4,17 @@ A group is named by what its parts share: a subject, a place or a cell. For a pl
 centre represents the positions of its parts.
 """
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
 from nearcast.core.gathering.cells import cell_of
 from nearcast.core.gathering.needs.rules import GatheringRule
-from nearcast.core.model.geometry.places import Place, Places, inner_point
 from nearcast.core.model.geometry.position import Position
+
+if TYPE_CHECKING:
+    # Not imported: a client checks rules without numpy.
+    from nearcast.core.model.geometry.places import Place, Places
 
 SUBJECT, PLACE, CELL = "subject", "place", "cell"
 NOWHERE = "aggregates"
@@ -26,14 +31,16 @@ class GroupKey(Struct, frozen=True, gc=False):
 class PlaceMiddles:
     """A point inside each place, cached."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: "Places") -> None:
         self.places = places
         self._middles: dict[tuple[str, str, str | None], Position] = {}
 
-    def middle(self, place: Place) -> Position:
+    def middle(self, place: "Place") -> Position:
         """Return a position inside a place."""
         found = self._middles.get(place.key)
         if found is None:
+            from nearcast.core.model.geometry.places import inner_point
+
             found = self._middles[place.key] = inner_point(place.geometry)
         return found
 

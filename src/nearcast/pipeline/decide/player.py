@@ -152,6 +152,9 @@ class Player:
                 if rows.num_rows:
                     parts.append(self._decide(list(rows_of(rows)), seqs))
             pace.learn(window.num_rows, sum(map(_copies, parts)))
+            for part in parts:
+                # What is told belongs to the window, however it was divided.
+                part.seq = self.seq
             yield parts
 
     def _decide(self, rows: Sequence[Row], seqs: EventSeqs) -> Played:

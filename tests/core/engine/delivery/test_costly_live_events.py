@@ -7,6 +7,7 @@ import pytest
 from nearcast.core.engine.delivery.live_delivery import EVALUATED_AT_ONCE
 from nearcast.core.engine.engine import Engine, EngineSettings, Outcome
 from nearcast.core.language import parse
+from nearcast.core.model.context import Value
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
@@ -27,7 +28,7 @@ EVENTS = 1_500
 
 
 def event(number: int, rng: random.Random, *, retain: bool) -> Event:
-    attributes = {"n": number, "text": f"é{rng.choice('0189xyz')}"}
+    attributes: dict[str, Value] = {"n": number, "text": f"é{rng.choice('0189xyz')}"}
     return Event(
         subject=f"a/{number}", publisher="pub", time=0.0, id=f"e{number}", attributes=attributes,
         position=Position(53.35, -6.26), retain=retain, valid_s=None if retain else 900.0,

@@ -3,9 +3,10 @@
 from msgspec import Struct
 
 from nearcast.broker.auth.toml_file import TomlFile
-from nearcast.core.gathering.base_sets import LEAST, MOST, base_set_rule
+from nearcast.core.gathering.base_sets import base_set_rule
 from nearcast.core.model.errors import ModelError, did_you_mean
 from nearcast.core.model.geometry.position import plain, shown
+from nearcast.core.model.people_bounds import LEAST, MOST
 from nearcast.core.model.subject import check_pattern, subject_matches
 
 SECTION = "people"
