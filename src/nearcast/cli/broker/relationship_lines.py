@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import typer
 
 from nearcast.broker.operations.explanations.relationship_explanation import (
-    MemberNow,
+    ExplainedMember,
     RelationshipExplanation,
     StateChange,
     StateNow,
@@ -71,7 +71,7 @@ def _far(distance: float | None, margin: float | None) -> str:
     return f", distance {distance:.6g}, {margin:.6g} from changing"
 
 
-def _member(member: MemberNow) -> str:
+def _member(member: ExplainedMember) -> str:
     if member.why:
         return f"{member.node} does not count: {member.why}"
     if member.position is not None:

@@ -9,7 +9,6 @@ import pytest
 from nearcast.core.adaptation.form_function import FormFunction
 from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
-from nearcast.core.matching.live.live_cursor import LiveCursor
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import decide
 from nearcast.core.model import Area, Event, Position, Subscription, parse_area
@@ -252,35 +251,22 @@ def test_rows_of_live_events_are_in_the_order_in_which_they_were_put() -> None:
     assert [live.event_at(row).id for row in live.in_order(rows).tolist()] == ["b", "c", "a"]
 
 
-@pytest.mark.parametrize("most", [1, 3, 7, 1_000])
-def test_slices_are_the_whole_whatever_comes_and_goes_between_them(most: int) -> None:
-    chance, matcher = Random(most), Matcher()
+@pytest.mark.parametrize("evaluations", [1, 3, 40, 1_000])
+def test_portions_are_the_whole_however_many_predicates_each_may_evaluate(evaluations: int) -> None:
+    chance, matcher = Random(evaluations), Matcher()
     matcher.move("me", Position(53.35, -6.26))
     numbers = [
-        matcher.add(Subscription("s", "me", "#", parse("n >= 2"))),
+        matcher.add(Subscription("s", "me", "#", parse("n >= 2 OR ACCENTI(kind) = ACCENTI('é')"))),
         matcher.add(Subscription("t", "me", "a/#", from_=parse_area("circle:me,900"))),
     ]
     for i in range(60):
         matcher.live.put(f"k{i}", some_event(chance, i))
-    whole = matcher.live_matches(numbers)
-    ids = [matcher.live.event_at(row).id for row in whole.row.tolist()]
-    expected = list(zip(ids, whole.subscription.tolist(), strict=True))
-    cursor, gone = LiveCursor(matcher, numbers), set[str]()
-    found: list[tuple[str, int]] = []
-    while len(cursor):
-        before, left = cursor.position, len(cursor)
-        slice_ = cursor.take(most)
-        assert len(cursor) == max(0, left - most)
-        assert before < cursor.position
-        events = [matcher.live.event_at(row).id for row in slice_.row.tolist()]
-        found += zip(events, slice_.subscription.tolist(), strict=True)
-        again = LiveCursor(matcher, numbers)
-        again.skip_to(cursor.position)
-        assert len(again) >= len(cursor) - 2
-        last = ids[-1 - len(gone)]
-        if most < 10 and (last, numbers[0]) not in found:
-            # Replaced or removed before its turn: what came instead is no part of the slices.
-            matcher.live.remove(f"k{last[1:]}")
-            matcher.live.put("other", some_event(chance, 99))
-            gone.add(last)
-    assert found == [pair for pair in expected if pair[0] not in gone]
+    rows = matcher.live_candidates(numbers)
+    whole = matcher.live_among(rows, numbers)
+    found: list[tuple[int, int]] = []
+    while len(rows):
+        part, done = matcher.live_among_bounded(rows, numbers, evaluations=evaluations)
+        assert done
+        found += zip(part.row.tolist(), part.subscription.tolist(), strict=True)
+        rows = rows[done:]
+    assert found == list(zip(whole.row.tolist(), whole.subscription.tolist(), strict=True))

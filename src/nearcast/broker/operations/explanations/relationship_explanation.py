@@ -51,7 +51,7 @@ class StateNow(Struct, frozen=True):
     """By how much the distance may change before the state does."""
 
 
-class MemberNow(Struct, frozen=True):
+class ExplainedMember(Struct, frozen=True):
     """What counts of a member."""
 
     node: str
@@ -93,7 +93,7 @@ class RelationshipExplanation(Struct, frozen=True):
     """None if it has ended."""
     silent: bool
     states: tuple[StateNow, ...]
-    members: tuple[MemberNow, ...]
+    members: tuple[ExplainedMember, ...]
     changes: tuple[StateChange, ...]
     """The last ones, the oldest first."""
     missing: tuple[str, ...] = ()
@@ -222,7 +222,7 @@ class _Watch:
             changes, missing,
         )  # fmt: skip
 
-    def _member_now(self, found: Relationship, place: int) -> MemberNow:
+    def _member_now(self, found: Relationship, place: int) -> ExplainedMember:
         node, value = found.defined.members[place], found.values[place]
         known = self._engine.nodes.get(node)
         at = value if isinstance(value, Position) else None
@@ -230,7 +230,7 @@ class _Watch:
         reported = known.position_at if known is not None and at is not None else None
         regions = tuple(each for each in self._regions.values() if each.node == node)
         why = "" if value is not None else self._why_not(found.defined, node)
-        return MemberNow(node, at, number, reported, why, regions)
+        return ExplainedMember(node, at, number, reported, why, regions)
 
     def _why_not(self, defined: RelationshipDefined, node: str) -> str:
         """Why a member does not count."""

@@ -154,10 +154,6 @@ class LiveStore(LiveEvents):
         """Return rows with the oldest version first."""
         return rows if len(rows) < 2 else rows[self.columns.version[rows].argsort()]
 
-    def holds_versions(self, rows: I32, versions: I64) -> npt.NDArray[np.bool_]:
-        """Return which rows still hold the event of a version."""
-        return self.columns.version[rows] == versions
-
     def attributes_of(self, rows: I32) -> tuple[I32, I32, U8, F64]:
         """Return where the attributes of each event begin and end, and all of them."""
         start, length = self.columns.start[rows], self.columns.length[rows]
