@@ -80,7 +80,10 @@ from nearcast.wire.peer_frames import CHAIN_TOPIC
 
 log = logging.getLogger("nearcast.broker")
 LIVE_AT_ONCE = 500
-"""Retained messages and live events that one input brings to a session; more follow in turns."""
+"""Retained messages and live events that one input brings to a session; more follow in turns.
+
+No more than half of what its queue takes.
+"""
 
 
 class Hub:
@@ -108,7 +111,7 @@ class Hub:
                 ),
                 routes=not self.settings.record.deliveries,
                 shared_objects=self.settings.objects.shared,
-                live_at_once=LIVE_AT_ONCE,
+                live_at_once=min(LIVE_AT_ONCE, max(1, self.settings.limits.queued // 2)),
                 levels=self.settings.adaptation.levels,
             )
         )

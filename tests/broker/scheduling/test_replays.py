@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from nearcast.broker.config.settings import Limits, Settings
 from nearcast.broker.hub import LIVE_AT_ONCE
 from nearcast.broker.scheduling.input_scheduler import TICK_BUDGET
 from nearcast.wire.mqtt import Publish
@@ -42,6 +43,20 @@ def test_more_than_fits_into_a_queue_is_brought_as_it_drains() -> None:
     world.hub.block(reader.connection, False)
     world.settle()
     assert len(reader.messages) == most + 3 * LIVE_AT_ONCE
+    assert world.hub.statistics().get("dropped_total", 0) == 0
+
+
+@pytest.mark.parametrize("most", [1, 2, 100, 499])
+def test_a_small_queue_gets_smaller_slices(most: int) -> None:
+    world = HubWorld(Settings(limits=Limits(queued=most)))
+    retained(world, 700)
+    reader = world.client("reader")
+    world.hub.block(reader.connection, True)
+    reader.subscribe("r/#")
+    world.settle()
+    world.hub.block(reader.connection, False)
+    world.settle()
+    assert reader.messages == [b"%d" % number for number in range(700)]
     assert world.hub.statistics().get("dropped_total", 0) == 0
 
 

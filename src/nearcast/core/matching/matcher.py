@@ -17,8 +17,6 @@ from nearcast.core.adaptation.form_function import truths_of
 from nearcast.core.adaptation.priority_rules import NEVER
 from nearcast.core.adaptation.subscriber_priorities import SubscriberPriorities
 from nearcast.core.language.evaluation.scope import Value
-from nearcast.core.language.filter import Filter
-from nearcast.core.language.filter_atoms import atoms_of
 from nearcast.core.matching.atom_truths import TruthColumns, joined_truths, judge_atoms
 from nearcast.core.matching.candidate_scan import match_events
 from nearcast.core.matching.event_arrays import EventIntake, order_of
@@ -108,15 +106,6 @@ def joined_matches(parts: Sequence[LiveMatches]) -> LiveMatches:
 def _alike(rows: I32, number: int) -> LiveMatches:
     """Return matches of live events with a subscription without filters: the priority is 1."""
     return LiveMatches(rows, np.full_like(rows, number), np.ones_like(rows))
-
-
-def _predicates(part: Filter | Sequence[Filter] | None) -> int:
-    """The number of predicates of a filter, or of several."""
-    if part is None:
-        return 0
-    if isinstance(part, Filter):
-        return sum(1 for _ in atoms_of(part.root, two_valued=False))
-    return sum(map(_predicates, part))
 
 
 class Matcher:
@@ -407,11 +396,11 @@ class Matcher:
 
     def _evaluations_a_row(self, numbers: Sequence[int]) -> int:
         """The most predicates that an event needs outside kernels for some subscriptions."""
-        filters = self._index.filters
-        if not filters:
+        evaluated = self._index.evaluated
+        if not evaluated:
             return 0
         rules = self._index.table.rows[numbers, RULE].tolist()
-        return sum(sum(map(_predicates, filters[rule])) for rule in rules if rule in filters)
+        return sum(evaluated[rule].predicates for rule in rules if rule in evaluated)
 
     def _takes_any_event(self, number: int) -> bool:
         """True if a subscription matches every event without a target on its subjects."""
@@ -446,7 +435,7 @@ class Matcher:
     def reads_attributes(self) -> bool:
         """True if some filter reads event attributes."""
         e = self._index
-        return len(e.vocabulary.slots) > 0 or len(e.filters) > 0
+        return len(e.vocabulary.slots) > 0 or len(e.evaluated) > 0
 
     @property
     def counting(self) -> bool:
@@ -465,7 +454,7 @@ class Matcher:
             "subscriptions": len(e),
             "nodes": len(e.nodes),
             "rules": int(e.rules.state[RULES_USED]),
-            "slow_rules": len(e.filters),
+            "slow_rules": len(e.evaluated),
             "atoms": len(e.vocabulary),
             "patterns": len(e.patterns),
             "keys": int(e.keys.state[KEYS_USED]),
@@ -535,7 +524,7 @@ class Matcher:
         """Decide the pairs that kernels left open."""
         if batch.about and self.sight.restricted:
             matches = matches.only(self._may_know(batch, matches))
-        if not self._index.filters:
+        if not self._index.evaluated:
             return matches
         memos: dict[int, Memo] = {}
         for i in np.flatnonzero(matches.priority == RECHECK).tolist():
@@ -563,7 +552,7 @@ class Matcher:
     def _judge(self, event: Event, number: int, memo: Memo) -> tuple[int, int, int]:
         """Return whether a pair matches (1 or NONE), and which of its atoms are true and false."""
         row = self._index.table.rows[number]
-        where, atoms = self._index.filters[int(row[RULE])]
+        where, atoms, *_ = self._index.evaluated[int(row[RULE])]
         countable = self._index.countable.get(number)
         me = self._nodes.name(int(row[NODE]))
         scope = EventScope(event, me, self.world, countable=countable)

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from nearcast.core.engine.delivery.live_delivery import EVALUATED_AT_ONCE
 from nearcast.core.engine.engine import Engine, EngineSettings, Outcome
@@ -16,6 +17,7 @@ from nearcast.core.model.inputs import (
     Presence,
     Published,
     QueueDrained,
+    Restarted,
     Resumed,
     Subscribed,
     Suspended,
@@ -27,11 +29,12 @@ COSTLY = parse(f"n >= 0 AND ({' OR '.join(ACCENTS)})")
 EVENTS = 1_500
 
 
-def event(number: int, rng: random.Random, *, retain: bool) -> Event:
+def event(number: int, rng: random.Random, *, retain: bool, subject: str | None = None) -> Event:
     attributes: dict[str, Value] = {"n": number, "text": f"é{rng.choice('0189xyz')}"}
     return Event(
-        subject=f"a/{number}", publisher="pub", time=0.0, id=f"e{number}", attributes=attributes,
-        position=Position(53.35, -6.26), retain=retain, valid_s=None if retain else 900.0,
+        subject=subject or f"a/{number}", publisher="pub", time=0.0, id=f"e{number}",
+        attributes=attributes, position=Position(53.35, -6.26),
+        retain=retain, valid_s=None if retain else 900.0,
     )  # fmt: skip
 
 
@@ -110,3 +113,39 @@ def test_retained_messages_that_are_not_wanted_are_passed_over_undecided() -> No
     engine = engine_with(events, 500)
     assert played(engine, [Subscribed(subscription(), replay=False)]) == []
     assert played(engine, [Moved("me", Position(53.36, -6.26))]) == []
+
+
+@pytest.mark.parametrize("plain_too", [False, True])
+def test_who_comes_back_after_a_restart_gets_what_is_left_once_in_portions(
+    plain_too: bool,
+) -> None:
+    rng = random.Random(11)
+    events = [event(number, rng, retain=number % 2 == 0) for number in range(EVENTS)]
+    engine = engine_with(events, 500)
+    plain = [Subscription(id="p", node="me", subject="a/1/#")] if plain_too else []
+    outcome = engine.step([*map(Subscribed, plain), Subscribed(subscription())], 1.0)
+    first = [
+        deliveries.events[place].id
+        for deliveries in outcome.sent
+        for _, place, _ in deliveries.copies()
+    ]
+    assert outcome.behind
+    restarted = Restarted(("me",), live_at_once=500, replays_go_on=True)
+    rest = played(engine, [restarted, Presence("me", True)], most=9 * EVALUATED_AT_ONCE)
+    wanted: list[Input] = [*map(Subscribed, plain), Subscribed(subscription())]
+    assert sorted({*first, *rest}) == sorted(set(played(engine_with(events, 0), wanted)))
+    assert len(rest) == len(set(rest))
+    assert not {*first} & {*rest}
+
+
+def test_a_new_event_waits_for_one_portion_of_older_ones_on_its_topic() -> None:
+    rng = random.Random(12)
+    events = [event(number, rng, retain=False, subject="a/same") for number in range(EVENTS)]
+    engine = engine_with(events, 500)
+    engine.step([Subscribed(subscription())], 1.0)
+    last = replace(
+        event(EVENTS, rng, retain=False, subject="a/same"), attributes={"n": EVENTS, "text": "é0"}
+    )
+    found = played(engine, [Published(last), QueueDrained("me")], most=9 * EVALUATED_AT_ONCE)
+    assert last.id in found
+    assert len(found) == len(set(found))

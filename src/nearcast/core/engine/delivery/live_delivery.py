@@ -144,10 +144,22 @@ class LiveDelivery(EngineDependent):
         """Deliver live events that a session missed, as many as one input brings."""
         self.bring(session, self._live.missed_by(session, self._at_once), outcome)
 
+    def bring_missed(self, session: str, outcome: Outcome) -> None:
+        """Deliver the live events that a session missed; those beyond one input are deferred."""
+        self.bring(session, self._live.missed_by(session), outcome)
+
+    def bring_unseen(self, session: str, outcome: Outcome) -> None:
+        """Deliver the live events that a session's subscriptions match, and that it has not seen.
+
+        Those beyond one input are deferred.
+        """
+        self._live.missed_by(session)
+        self.deliver_to(self._numbers_of(session), outcome)
+
     def bring(self, session: str, rows: I32, outcome: Outcome) -> None:
         """Deliver those of some live events that a session's subscriptions match now.
 
-        Those that one input cannot decide are deferred.
+        Those beyond one input are deferred.
         """
         found, decided = self._decide(rows, self._numbers_of(session))
         self._live.put_back(session, rows[decided:])
@@ -211,18 +223,17 @@ class LiveDelivery(EngineDependent):
         return list(map(self._subscriptions.number, self._subscriptions.of_session(session)))
 
     def _bring_older(self, deliveries: Deliveries, outcome: Outcome) -> None:
-        """Deliver older live events on the subjects of new ones, to those who miss them."""
+        """Deliver older live events on the subjects of new ones, to those who miss them.
+
+        As many as one input brings.
+        """
         if not self._live.has_missed:
             return
         for recipient, places, _ in list(deliveries.by_session()):
             session = recipient.owner
             if session not in self._subscriptions.away and self._live.is_behind(session):
                 subjects = {deliveries.events[place].subject for place in places}
-                self._deliver_missed(session, self._live.missed_on(session, subjects), outcome)
-
-    def _deliver_missed(self, session: str, rows: I32, outcome: Outcome) -> None:
-        """Deliver live events to the subscriptions of a session that they match now."""
-        self.deliver_live(self._matcher.live_among(rows, self._numbers_of(session)), outcome)
+                self.bring(session, self._live.missed_on(session, subjects), outcome)
 
     def _first(self, found: LiveMatches, outcome: Outcome) -> LiveMatches:
         """Return the matches that one input brings to each session; the others are deferred."""

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from nearcast.core.engine.engine_state import EngineState
-from nearcast.core.engine.outcome import EngineStep, Handlers
+from nearcast.core.engine.outcome import EngineStep, Handlers, Outcome
 from nearcast.core.engine.updates.silence_updates import SilenceUpdates
 from nearcast.core.matching.tables import I32
-from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import (
     Input,
     Left,
@@ -54,7 +53,7 @@ class SessionPresence:
         if each.here:
             self._subscriptions.present.add(session)
             self._subscriptions.away.discard(session)
-            self._live_delivery.bring(session, self._missed_by(session), step.outcome)
+            self._return(session, step.outcome)
         else:
             self._silence.end(each.node, session, step)
             self._lose(session)
@@ -115,22 +114,29 @@ class SessionPresence:
         self._announcements.leave(session)
         self._contexts.leave(session)
 
-    def _missed_by(self, session: str) -> I32:
-        """Rows of the live events that a returning session missed, oldest version first."""
-        rows = self._live.missed_by(session)
-        if session in self._uncertain:
-            self._uncertain.discard(session)
-            names = self._subscriptions.of_session(session)
-            rows = self._all_met_by([self._subscriptions.by_id[name] for name in names])
-        return rows
+    def _return(self, session: str, outcome: Outcome) -> None:
+        """Deliver the live events that a session missed while it had no connection."""
+        if session not in self._uncertain:
+            self._live_delivery.bring_missed(session, outcome)
+            return
+        self._uncertain.discard(session)
+        if self._replays_go_on:
+            self._live_delivery.bring_unseen(session, outcome)
+        else:
+            self._live.missed_by(session)
+            self._live_delivery.bring(session, self._met_by(session), outcome)
 
-    def _all_met_by(self, wanted: Iterable[Subscription]) -> I32:
-        """Rows of live events that match any of these subscriptions now, oldest version first."""
+    def _met_by(self, session: str) -> I32:
+        """Rows of live events that a session's subscriptions match now, oldest version first.
+
+        As releases decided that lost the end of a replay.
+        """
         found: list[I32] = [np.zeros(0, np.int32)]
-        for each in wanted:
+        for name in self._subscriptions.of_session(session):
+            each = self._subscriptions.by_id[name]
             if each.group is None:
                 number = self._subscriptions.number(each.id)
-                if each.plain and not self._replays_go_on:
+                if each.plain:
                     found.append(self._live.met_plainly(number, each.subject))
                 else:
                     found.append(self._matcher.live_matches([number], (), [each.owner]).row)

@@ -32,6 +32,7 @@ from nearcast.core.matching.index.cells import (
     packed,
     with_items,
 )
+from nearcast.core.matching.index.evaluated_rule import EvaluatedRule
 from nearcast.core.matching.index.globe_grid import columns_per_row
 from nearcast.core.matching.index.keys import (
     FREE_GRID,
@@ -84,7 +85,6 @@ from nearcast.core.model.subject_permissions import SubjectPermissions
 CHUNK = 1_024
 TIDIED_EVERY = 256
 """The number of moves after which unused memory is checked for."""
-Filters = tuple[Filter | None, tuple[Filter, ...]]
 
 
 class SubscriptionIndex:
@@ -109,7 +109,7 @@ class SubscriptionIndex:
             area=np.zeros(16, np.float64),
             next_entry=np.full(16, NONE, np.int32),
         )
-        self.filters: dict[int, Filters] = {}
+        self.evaluated: dict[int, EvaluatedRule] = {}
         """Filters of rules that kernels cannot decide alone."""
         self.counting = 0
         """The number of these rules that count recent events."""
@@ -165,9 +165,9 @@ class SubscriptionIndex:
             self.anchors.note(int(rows[i]), int(compiled_rows[i, 0]), placement)
         for i in new_rows.partial:
             rule, each = int(rules[i]), subscriptions[i]
-            if rule not in self.filters:
-                filters = self.filters[rule] = selecting_filter(each), weighted_atoms(each)
-                self.counting += _counts(*filters)
+            if rule not in self.evaluated:
+                evaluated = self.evaluated[rule] = EvaluatedRule.of(each)
+                self.counting += evaluated.counts
             self._partial.add(int(rows[i]))
             if each.countable is not None:
                 self.countable[int(rows[i])] = each.countable
@@ -372,9 +372,9 @@ class SubscriptionIndex:
         idle: set[int] = set()
         for rule in freed[:count].tolist():
             idle |= atoms_of(self.rules, rule)
-            filters = self.filters.pop(rule, None)
-            if filters is not None:
-                self.counting -= _counts(*filters)
+            evaluated = self.evaluated.pop(rule, None)
+            if evaluated is not None:
+                self.counting -= evaluated.counts
         give_back(self.rules, freed[:count])
         users = self.vocabulary.arrays.users
         for atom in idle:
@@ -458,11 +458,6 @@ class _NewRows:
 _ZERO = np.zeros(1, np.int32)
 NOT_INLINE = (0,) * INLINE
 KEYLESS: tuple[EqualityKey, ...] = ((NONE, 0, 0.0),)
-
-
-def _counts(where: Filter | None, atoms: Sequence[Filter]) -> bool:
-    """Return whether any of the filters counts recent events."""
-    return any(each is not None and each.counted_subjects for each in (where, *atoms))
 
 
 def _new_keys() -> KeyTable:
