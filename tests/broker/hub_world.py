@@ -59,6 +59,13 @@ class HubClient:
         return [each.payload for each in self.got if isinstance(each, Publish)]
 
     @property
+    def cost(self) -> float:
+        """What its session has cost so far."""
+        session = self.connection.session
+        assert session is not None
+        return session.account.cost
+
+    @property
     def waits(self) -> bool:
         """Whether its input waits for its turn."""
         return self.connection.must_wait

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from nearcast.placement.worker_messages import CallDone, ScriptCall, SourceChecked
-from nearcast.placement.worker_pool import BatchListener, ScriptBatch, WorkerPool
+from nearcast.placement.worker_pool import NICE, BatchListener, ScriptBatch, WorkerPool
 
 EVENT = ScriptCall("on_event", b'{"id": "1"}')
 HONEST = """
@@ -179,6 +179,19 @@ def test_tenants_have_workers_of_their_own_in_turns() -> None:
             assert pool.statistics()["script_workers_started_total"] >= 10
 
     asyncio.run(take_turns())
+
+
+def test_a_worker_gives_way_and_serves_many_scripts_of_its_tenant() -> None:
+    async def look() -> None:
+        async with started(1) as pool:
+            for number in range(40):
+                await run(pool, f"n = {number}\n{HONEST}", ())
+            assert pool.statistics()["script_workers_started_total"] == 1
+            (pid,) = pool.pids
+            own = os.getpriority(os.PRIO_PROCESS, 0)
+            assert os.getpriority(os.PRIO_PROCESS, pid) == min(own + NICE, 19)
+
+    asyncio.run(look())
 
 
 def test_a_worker_has_nothing_of_the_environment_and_ends_with_the_pool() -> None:

@@ -4,7 +4,7 @@ Deliveries are dispatched, records and changes are noted in the journal, clients
 the registered followers are called.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
@@ -27,6 +27,9 @@ MOST_INPUTS = 256
 """Inputs of one engine step; with more, a step is made before the tick ends."""
 MOST_PAIRS = 250
 """Pairs of an event and a subscription that one step may have to evaluate outside kernels."""
+MOST_SCRIPT_COPIES = 500
+"""Copies for scripts that one step may have to queue; an event for more is a step by itself."""
+FEW_SCRIPTS = 50
 FEW_LIVE = 100
 """A move that takes along more live events than this is the last input of its step."""
 
@@ -50,6 +53,10 @@ class EngineDriver:
         self._followers: list[OutcomeFollower] = []
         self._reminders: list[Callable[[float], None]] = []
         self._timers: list[Callable[[], float | None]] = []
+        self.scripts: Sized = ()
+        """The scripts of this broker."""
+        self._script_copies = 0
+        """Copies of the pending events that may be for scripts."""
 
     def register(self, follower: OutcomeFollower) -> None:
         """Call a follower after every step from now on."""
@@ -75,7 +82,23 @@ class EngineDriver:
         last = inputs[-1]
         if type(last) is Moved and engine.live_events_moved_by(last.node) > FEW_LIVE:
             return True
-        return len(inputs) >= self._most_inputs
+        return len(inputs) >= self._most_inputs or self._script_copies >= MOST_SCRIPT_COPIES
+
+    def script_copies(self, topic: str) -> int:
+        """How many copies of an event may be for scripts, at most; 0 if there are few scripts.
+
+        They are queued one by one, whereas clients mostly share what is written to them.
+        """
+        scripts = len(self.scripts)
+        if scripts <= FEW_SCRIPTS:
+            return 0
+        # A topic alias may stand for any topic.
+        return min(scripts, self._state.engine.count_fitting(topic)) if topic else scripts
+
+    def most_together(self, topic: str) -> int | None:
+        """How many messages on a topic may be one run; None: any number."""
+        copies = self.script_copies(topic)
+        return max(1, MOST_SCRIPT_COPIES // copies) if copies > FEW_SCRIPTS else None
 
     @property
     def _most_inputs(self) -> int:
@@ -95,6 +118,7 @@ class EngineDriver:
         if answer is not None:
             pending.answer_next(answer)
         pending.publish(event)
+        self._script_copies += self.script_copies(event.subject)
         if event.qos:
             self._state.journal.must_sync = True
 
@@ -116,6 +140,7 @@ class EngineDriver:
         # Deliveries that took a route in this tick precede those that the engine decides.
         self._dispatcher.flush()
         inputs, answers = pending.take()
+        self._script_copies = 0
         outcome = self._decide(inputs, now)
         self._answer(inputs, answers, outcome)
         self._tell_followers(inputs, outcome, now)

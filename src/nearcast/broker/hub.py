@@ -321,11 +321,11 @@ class Hub:
             while state.pending:
                 # What followers asked for.
                 self._driver.step(now)
+            self._dispatcher.flush()
+            self.scripts.run_ready(now)
             self.look_ahead()
             self.scripts.tell_hosts()
             state.is_woken = self._has_work
-        if self.scripts.book:
-            self.scripts.run_ready(now)
         limits, journal = state.limits, state.journal
         if journal.rows.payloads:
             state.phases.switch(Phase.RECORDING)
@@ -399,6 +399,8 @@ class Hub:
         """Follow a write with acknowledgements, or to a paced link, that was just made."""
         connection = write.connection
         connection.inbound -= write.acknowledgements
+        if write.acknowledgements:
+            self.scripts.written(connection)
         if write.pace is not None:
             write.pace.wrote = True
             session = connection.session

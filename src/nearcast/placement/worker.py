@@ -1,8 +1,8 @@
 """A process that runs the scripts of one tenant: batches of calls in, what they did out.
 
 It reads from its standard input and writes to its standard output. Its memory is limited, it opens
-no files, it gives way to the broker, and it ends with its parent. What breaks the interpreter ends
-the process, and nothing else.
+no files, and it ends with its parent. What breaks the interpreter ends the process, and nothing
+else.
 """
 
 import ctypes
@@ -29,7 +29,6 @@ from nearcast.placement.worker_messages import (
     framed,
 )
 
-NICE = 10
 WORN_BYTES = CALL_MEMORY_BYTES // 4
 """A process that has grown so much between batches is replaced."""
 FLUSH_S = 0.05
@@ -127,7 +126,6 @@ def memory_bytes() -> int:
 
 def confine() -> None:
     """Limit what this process may use, and let it end with its parent."""
-    os.nice(NICE)
     # Its end is decided by the broker, also when Ctrl-C reaches all processes of a terminal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(ImportError):

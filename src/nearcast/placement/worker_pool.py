@@ -35,8 +35,10 @@ IDLE_S = 10.0
 """A worker that has nothing to do for so long ends."""
 START_WITHIN_S = 30.0
 """A worker has so long to be ready, on a busy machine."""
-MOST_SCRIPTS = 16
-"""A worker that has had so many scripts is replaced."""
+MOST_SCRIPTS = 256
+"""A worker that has had so many scripts is replaced; one that has grown much is, earlier."""
+NICE = 10
+"""Workers give way to their parent by so much, from their start on: it takes them longest."""
 TOO_LONG = f"it took longer than {CALL_S:g} s"
 _BROKEN = (OSError, asyncio.IncompleteReadError, msgspec.MsgspecError)
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "VIRTUAL_ENV")
@@ -228,6 +230,7 @@ class _Worker:
                 stderr=asyncio.subprocess.DEVNULL, limit=LARGEST_ANSWER,
                 env=variables | {"RUST_BACKTRACE": "0"},
             )  # fmt: skip
+            _give_way(self.process.pid)
             self._known.clear()
             # If it does not come, the first batch finds out.
             with contextlib.suppress(*_BROKEN):
@@ -299,3 +302,10 @@ class _Worker:
         if self.process is not None:
             # Reads what is left, so that the pipes are closed too.
             await self.process.communicate()
+
+
+def _give_way(pid: int) -> None:
+    """Lower the priority of a process."""
+    with contextlib.suppress(OSError, AttributeError):
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, pid, own + NICE)

@@ -65,7 +65,7 @@ def test_users_get_equal_shares_however_many_connections_they_have() -> None:
         world.tick()
     assert one.waits
     assert any(client.waits for client in many)
-    costs = [cost_of(one), sum(map(cost_of, many))]
+    costs = [one.cost, sum(each.cost for each in many)]
     # The first piece of each was processed on arrival, before anyone competed.
     assert abs(costs[0] - costs[1]) <= 22 * 2 * PIECE_COST
 
@@ -99,7 +99,7 @@ def test_an_expensive_publisher_gets_fewer_turns_than_a_cheap_one() -> None:
     assert dear.waits
     assert cheap.waits
     assert processed(cheap) > 5 * processed(dear) > 0
-    assert 0.5 < cost_of(cheap) / cost_of(dear) < 2.0
+    assert 0.5 < cheap.cost / dear.cost < 2.0
 
 
 def test_who_waits_for_its_turn_is_not_late_with_its_keep_alive() -> None:
@@ -210,12 +210,6 @@ def processed(client: HubClient) -> int:
     session = client.connection.session
     assert session is not None
     return session.account.packets
-
-
-def cost_of(client: HubClient) -> float:
-    session = client.connection.session
-    assert session is not None
-    return session.account.cost
 
 
 def jain(shares: list[int]) -> float:

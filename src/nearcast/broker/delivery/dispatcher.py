@@ -257,7 +257,7 @@ class DeliveryDispatcher:
         if event.deadline_s is not None and not replayed:
             message.deadline = state.now + event.deadline_s
         if session.reader is not None:
-            read = session.reader.delivery(event, priority)
+            read = session.reader.delivery(event, message, priority)
             if read is not None:
                 read.live_id, read.basis = live_id, basis
                 self.put(session, read)

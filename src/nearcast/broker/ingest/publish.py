@@ -195,7 +195,8 @@ class PublishHandler:
         alone = is_last or first.retain or topic.startswith(_READ_ONE_BY_ONE)
         # What is searched comes last, because it may be large.
         if not (alone or NC_PREFIX in raw or _IS_TEXT in raw):
-            for each in packets[at + 1 :]:
+            most = self._driver.most_together(topic)
+            for each in packets[at + 1 :] if most is None else packets[at + 1 : at + most]:
                 if (
                     type(each) is not Publish
                     or each.topic != topic
@@ -270,6 +271,8 @@ class PublishHandler:
             if route.no_local:
                 route = route.without(client_id)
             self._dispatcher.deliver_along(route, events)
+            if self._driver.most_together(request.topic) is not None:
+                self._dispatcher.flush()
         if qos:
             for packet in run:
                 self._acknowledger.accept(connection, qos, packet.packet_id)

@@ -43,6 +43,7 @@ class CostKind(StrEnum):
     DELIVERIES = "deliveries"
     REPLAYS = "replays"
     FILTERS = "filters"
+    SCRIPTS = "scripts"
 
 
 class TickCosts(NamedTuple):
@@ -70,6 +71,8 @@ class CostLedger:
         self._most_shares = FEW_SHARES
         self.spent = 0.0
         """Units charged since the last tick ended."""
+        self.ticks = 0
+        """Ticks that have ended."""
         self._charges: list[Charge] = []
         self._last: tuple[float, list[Charge]] = (0.0, [])
         """Units and charges of the last tick."""
@@ -133,6 +136,7 @@ class CostLedger:
         """Begin to count anew; among those of whom nothing waits, nobody owes anything."""
         self._last = self.spent, self._charges
         self.spent, self._charges = 0.0, []
+        self.ticks += 1
         if self._charged:
             for user in self._charged:
                 user.flows.forgive()

@@ -20,6 +20,7 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.scheduling.cost_account import Flow
+from nearcast.broker.scheduling.cost_ledger import MICROSECONDS
 from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.sessions.session import Session
 from nearcast.core.model.inputs import QueueDrained
@@ -168,7 +169,7 @@ class InputScheduler:
             connection.heard_at = now
             if packets:
                 connection.backlog = ()
-                self._serve(flow, packets, now)
+                self._serve_rest(flow, packets, now)
             elif connection.decoder is not None:
                 self._turn(flow, connection.decoder, b"", now)
             if connection.closing:
@@ -275,10 +276,18 @@ class InputScheduler:
             self._pace(flow, len(packets), now)
         return took_s
 
+    def _serve_rest(self, flow: Flow, packets: Sequence[Packet], now: float) -> None:
+        """Process packets that an earlier turn decoded, and charged for."""
+        costs = self._state.costs
+        began, step_s = costs.clock(), costs.step_s
+        self._serve(flow, packets, now)
+        costs.charge_turn(flow, 0, costs.clock() - began - (costs.step_s - step_s))
+
     def _serve(self, flow: Flow, packets: Sequence[Packet], now: float) -> None:
         """Process packets until the turn is over; the rest stay with the connection."""
         connection, costs, pending = flow.connection, self._state.costs, self._state.pending
         limit, at, count = costs.spent + self.piece_cost, 0, len(packets)
+        ends_at = costs.clock() + self.piece_cost / MICROSECONDS
         publish, session = self._publish, connection.session
         try:
             while at < count and not connection.closing and not connection.is_undecided:
@@ -290,7 +299,7 @@ class InputScheduler:
                     self._driver.step(now)
                 if pending.inputs and self._driver.is_step_due:
                     self._driver.step(now)
-                if costs.spent > limit:
+                if costs.spent > limit or costs.clock() > ends_at:
                     break
         except ProtocolError as error:
             self._broken(connection, error)

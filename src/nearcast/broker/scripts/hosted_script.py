@@ -81,7 +81,9 @@ class HostedScript:
         """The session that sent it is charged for it."""
         return self.placed.sender
 
-    def delivery(self, event: Event, priority: int) -> QueuedDelivery | None:
+    def delivery(
+        self, event: Event, message: OutboundMessage, priority: int
+    ) -> QueuedDelivery | None:
         """Return an event as it is queued for it; None if it is stopped, or a chain ends here."""
         placed = self.placed
         if placed.problem or event.script_hops >= CHAIN_EVENTS:
@@ -92,14 +94,10 @@ class HostedScript:
         if event.publisher:
             sees = self._world.may_see(placed.sender_node, event.publisher)
         hops = ((_HOPS, str(event.script_hops)),) if event.script_hops else ()
-        message = OutboundMessage(
-            PublishFrame(event.subject, script_event(event, sees)),
-            event.publisher,
-            event.expires_at,
-        )
         qos = max((each.wanted.qos for each in self.session.granted.values()), default=0)
         return QueuedDelivery(
-            message, min(qos, event.qos), metadata=hops, priority=max(1, priority),
+            _for_scripts(message, event, sees), min(qos, event.qos), metadata=hops,
+            priority=max(1, priority),
         )  # fmt: skip
 
     def _may_get(self, event: Event) -> bool:
@@ -130,6 +128,18 @@ class HostedScript:
     def session_ended(self) -> None:
         """It ends with its session."""
         self._on_ended(self)
+
+
+def _for_scripts(message: OutboundMessage, event: Event, sees: int) -> OutboundMessage:
+    """Return the message of an event as scripts read it: one for all that may see as much."""
+    forms = message.for_scripts
+    if forms is None:
+        forms = message.for_scripts = {}
+    form = forms.get(sees)
+    if form is None:
+        frame = PublishFrame(event.subject, script_event(event, sees))
+        form = forms[sees] = OutboundMessage(frame, event.publisher, event.expires_at)
+    return form
 
 
 def hops_of(delivery: QueuedDelivery) -> int:

@@ -198,7 +198,7 @@ class NodeExecution(OutcomeFollower):
             raise RefusedError(BAD, f"there is no script {report.id!r} to run here")
         if script.placed.version != report.version:
             raise RefusedError(BAD, f"the script {report.id!r} was edited meanwhile")
-        while self._runner.is_due:
+        while self._runner.has_results:
             # Results that came before are applied before.
             self._runner.apply_results(now)
         for result in report.results:

@@ -4,6 +4,8 @@ A source is checked by a worker before it is in force. Meanwhile nothing more of
 processed, so that what the client sends next finds the script in force, and answers stay in order.
 """
 
+from collections import deque
+
 from msgspec.structs import replace
 
 from nearcast.broker.auth import AuthRefusal
@@ -29,6 +31,7 @@ from nearcast.broker.scripts.script_reports import ScriptReports
 from nearcast.broker.scripts.script_request import ScriptRequest, script_request
 from nearcast.broker.scripts.script_runner import ScriptRunner
 from nearcast.broker.scripts.script_subscriptions import ScriptSubscriptions
+from nearcast.broker.scripts.script_turns import SCRIPT, SCRIPT_CALL, ScriptTurns
 from nearcast.broker.sessions.connect_handler import RESERVED
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
@@ -61,6 +64,7 @@ class ScriptCommands:
         book: ScriptBook,
         runner: ScriptRunner,
         reports: ScriptReports,
+        turns: ScriptTurns,
     ) -> None:
         self._state = state
         self._driver = driver
@@ -72,7 +76,8 @@ class ScriptCommands:
         self._book = book
         self._runner = runner
         self._reports = reports
-        self._checked: list[SourceCheck] = []
+        self._turns = turns
+        self._checked: deque[SourceCheck] = deque()
 
     # Messages
 
@@ -96,9 +101,10 @@ class ScriptCommands:
             why = f"the script is of {script.placed.sender}, who alone may change or run it"
             raise RefusedError(NO_RIGHT, why)
         if request.action == "remove":
-            self._lifecycle.end(script.session, now)
+            self._remove(connection, session, script, now)
         elif request.action == "execute":
             self._execute(script, request.args)
+            self._carried_out(connection, session, SCRIPT_CALL)
         else:
             return self._edit(connection, session, packet, script, request, now)
         return None
@@ -115,8 +121,20 @@ class ScriptCommands:
             raise RefusedError(BAD, f"there is no script {id_!r} here")
         self._driver.step(now)
         self._reports.tell_anyway(script.placed, f"{session.node} removed it")
-        self._lifecycle.end(script.session, now)
+        self._remove(connection, session, script, now)
         return None
+
+    def _remove(
+        self, connection: Connection, session: Session, script: HostedScript, now: float
+    ) -> None:
+        self._lifecycle.end(script.session, now)
+        self._carried_out(connection, session, SCRIPT)
+
+    def _carried_out(self, connection: Connection, session: Session, cost: float) -> None:
+        """Charge for a command, and let what follows wait if scripts have had their turn."""
+        self._turns.charge(session, cost)
+        if self._turns.is_over:
+            self._turns.end(connection)
 
     def _check_right(self, permissions: Permissions, session: Session, node: str, id_: str) -> None:
         if not may_place(permissions, session.node, node, id_):
@@ -219,9 +237,14 @@ class ScriptCommands:
         self._runner.wake()
 
     def apply_checks(self, now: float) -> None:
-        """Put scripts in force whose source was checked, and answer who sent them."""
-        checked, self._checked = self._checked, []
-        for check in checked:
+        """Put scripts in force whose source was checked, and answer who sent them.
+
+        One at least, and as many as are in turn.
+        """
+        turns = self._turns
+        while self._checked:
+            since = turns.clock()
+            check = self._checked.popleft()
             self._driver.step(now)
             try:
                 self._put_in_force(check, now)
@@ -230,7 +253,10 @@ class ScriptCommands:
                 self._acknowledger.refuse_in_turn(check.connection, check.answer, refused)
             else:
                 self._acknowledger.answer(check.answer, None)
-            self._scheduler.resume(check.connection, now)
+            turns.charge(check.session, SCRIPT, since)
+            turns.await_answer(check.connection)
+            if turns.is_over:
+                break
 
     def _put_in_force(self, check: "SourceCheck", now: float) -> None:
         result, request, session = check.result, check.request, check.session

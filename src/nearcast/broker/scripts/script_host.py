@@ -9,6 +9,7 @@ from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.acknowledgements import Acknowledger
 from nearcast.broker.ingest.publish import PublishHandler
 from nearcast.broker.ingest.subscribe import SubscribeHandler
+from nearcast.broker.net.connection import Connection
 from nearcast.broker.scheduling.input_scheduler import InputScheduler
 from nearcast.broker.scripts.aggregability_calls import AggregabilityCalls
 from nearcast.broker.scripts.node_execution import RESULTS, NodeExecution
@@ -17,6 +18,7 @@ from nearcast.broker.scripts.script_commands import OWN, ScriptCommands
 from nearcast.broker.scripts.script_reports import ScriptReports
 from nearcast.broker.scripts.script_runner import Executor, ScriptRunner
 from nearcast.broker.scripts.script_subscriptions import ScriptSubscriptions
+from nearcast.broker.scripts.script_turns import ScriptTurns
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
 from nearcast.broker.situation.errors import ErrorReports
 
@@ -41,13 +43,17 @@ class ScriptHost:
     ) -> None:
         self._state = state
         self.book = book = ScriptBook(state)
+        driver.scripts = book
         self._reports = reports = ScriptReports(state, book, dispatcher, errors)
-        self.runner = runner = ScriptRunner(state, book, publishing, reports, dispatcher, scheduler)
+        self._turns = turns = ScriptTurns(state, scheduler)
+        self.runner = runner = ScriptRunner(
+            state, book, publishing, reports, dispatcher, scheduler, turns
+        )
         """Runs them, once it has an executor."""
         subscriptions = ScriptSubscriptions(state, subscribing)
         self._commands = commands = ScriptCommands(
             state, driver, acknowledger, admission, lifecycle, scheduler, subscriptions, book,
-            runner, reports,
+            runner, reports, turns,
         )  # fmt: skip
         self._lifecycle = lifecycle
         publishing.commands.register(NODE, commands.place)
@@ -65,9 +71,10 @@ class ScriptHost:
 
     @property
     def is_due(self) -> bool:
-        """Whether workers have results that are to be applied."""
+        """Whether something of scripts is to be done in the next tick."""
         return (
-            self.runner.is_due
+            self._turns.is_due
+            or self.runner.is_due
             or self._commands.is_due
             or self._at_nodes.is_due
             or self.aggregability.is_due
@@ -80,16 +87,24 @@ class ScriptHost:
 
     def go_on(self, now: float) -> None:
         """Apply what workers have done since the last tick."""
+        self._turns.go_on(now)
         if self._commands.is_due:
             self._commands.apply_checks(now)
-        if self.runner.is_due:
+        if self.runner.has_results:
             self.runner.apply_results(now)
         if self.aggregability.is_due:
             self.aggregability.go_on(now)
 
     def run_ready(self, now: float) -> None:
-        """Let workers run what has come."""
+        """Let workers run what has come, once all input of a tick was processed."""
         self.runner.start_ready(now)
+        self._turns.end_of_tick()
+
+    def written(self, connection: Connection) -> None:
+        """Let a client go on whose answers were written."""
+        if self._turns.written(connection):
+            self._state.is_woken = True
+            self.runner.wake()
 
     def tell_hosts(self) -> None:
         """Tell hosts what has changed."""

@@ -19,8 +19,10 @@ from nearcast.broker.quotas.quota_book import user_name
 from nearcast.broker.scheduling.input_scheduler import InputScheduler
 from nearcast.broker.scripts.hosted_script import EXECUTE, HostedScript, hops_of
 from nearcast.broker.scripts.placed_script import PlacedScript
+from nearcast.broker.scripts.ready_scripts import ReadyScripts
 from nearcast.broker.scripts.script_book import ScriptBook
 from nearcast.broker.scripts.script_reports import ScriptReports
+from nearcast.broker.scripts.script_turns import SCRIPT_CALL, ScriptTurns
 from nearcast.broker.sessions.loss_reason import LossReason
 from nearcast.broker.sessions.outbound_message import QueuedDelivery
 from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_POSITION
@@ -84,6 +86,7 @@ class ScriptRunner:
         reports: ScriptReports,
         dispatcher: DeliveryDispatcher,
         scheduler: InputScheduler,
+        turns: ScriptTurns,
     ) -> None:
         self._state = state
         self._book = book
@@ -91,12 +94,13 @@ class ScriptRunner:
         self._reports = reports
         self._dispatcher = dispatcher
         self._scheduler = scheduler
+        self._turns = turns
         self.executor: Executor | None = None
         self.submit_to_node: Callable[[HostedScript, ScriptBatch], bool] = lambda *_: False
         """Lets the node of a script make calls; False if it does not."""
         self.wake: Callable[[], object] = lambda: None
         """Lets the host run a tick."""
-        self._ready: dict[HostedScript, None] = {}
+        self._ready = ReadyScripts()
         """Scripts with something to read, that no batch is running for."""
         self._results: deque[tuple[RunningBatch, CallDone | bool]] = deque()
         self._calls = self._failures = 0
@@ -106,9 +110,14 @@ class ScriptRunner:
         self.executor, self.wake = executor, wake
 
     @property
-    def is_due(self) -> bool:
+    def has_results(self) -> bool:
         """Whether results wait to be applied."""
         return bool(self._results)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether results wait to be applied, or calls to be begun."""
+        return bool(self._results) or (bool(self._ready) and self.executor is not None)
 
     def note(self, running: RunningBatch, result: CallDone | bool) -> None:
         """Take a result, or the end of a batch; it is applied in the next tick."""
@@ -119,7 +128,8 @@ class ScriptRunner:
     def note_queued(self, script: HostedScript) -> None:
         """Note that a script has something to read."""
         if script.batch is None:
-            self._ready[script] = None
+            self._ready.add(script)
+            self._state.is_woken = True
 
     def queue(self, script: HostedScript, args: bytes) -> bool:
         """Queue a call of `run`; False if too much waits already."""
@@ -128,25 +138,31 @@ class ScriptRunner:
     # In a tick
 
     def apply_results(self, now: float) -> None:
-        """Apply the results that there are, within the budget of the tick."""
-        costs, scheduler = self._state.costs, self._scheduler
+        """Apply the results that there are, as long as it is the turn of scripts."""
+        turns = self._turns
         while self._results:
+            since = turns.clock()
             running, result = self._results.popleft()
             if isinstance(result, CallDone):
                 if not running.is_stale:
                     self._apply(running, result, now)
             else:
                 self._finish(running, result)
-            if costs.spent >= scheduler.budget or scheduler.is_late():
+            turns.charge(running.script.session, SCRIPT_CALL, since)
+            if turns.is_over:
                 break
 
     def start_ready(self, now: float) -> None:
-        """Let workers make the calls of all scripts that have something to read."""
-        if self._ready and self.executor is not None:
-            ready, self._ready = self._ready, {}
-            for script in ready:
-                if script.batch is None and not script.placed.problem:
-                    self._start(script, now)
+        """Let workers make the calls of scripts that have something to read, likewise."""
+        turns = self._turns
+        while self._ready and self.executor is not None:
+            since = turns.clock()
+            script = self._ready.pop()
+            if script.batch is None and not script.placed.problem:
+                self._start(script, now)
+            turns.charge(script.session, SCRIPT_CALL, since)
+            if turns.is_over:
+                break
 
     def abandon(self, script: HostedScript) -> None:
         """Let the calls of a script that are being made have no effect; they are made again."""
@@ -160,7 +176,7 @@ class ScriptRunner:
         """Drop a script that has ended."""
         self.abandon(script)
         script.held.clear()
-        self._ready.pop(script, None)
+        self._ready.discard(script)
 
     def context(self, script: HostedScript, node: str) -> bytes:
         """Return the context of a node as its sender may see it; empty if there is none."""
@@ -271,7 +287,7 @@ class ScriptRunner:
         script.batch = None
         script.is_careful = broken
         if script.held or script.session.waiting:
-            self._ready[script] = None
+            self._ready.add(script)
 
     def _tell_losses(self, script: HostedScript) -> None:
         losses, script.session.losses = script.session.losses or {}, None

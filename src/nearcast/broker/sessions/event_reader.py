@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from nearcast.broker.auth import AuthRefusal
-from nearcast.broker.sessions.outbound_message import QueuedDelivery
+from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
 from nearcast.core.model.event import Event
 
 
@@ -14,8 +14,13 @@ class EventReader(Protocol):
     def payer(self) -> str:
         """The client id of the session that is charged for what it does."""
 
-    def delivery(self, event: Event, priority: int) -> QueuedDelivery | None:
-        """Return a copy of an event in the form in which it is read; None: it is not wanted."""
+    def delivery(
+        self, event: Event, message: OutboundMessage, priority: int
+    ) -> QueuedDelivery | None:
+        """Return a copy of an event in the form in which it is read; None: it is not wanted.
+
+        `message` carries the event to others, and keeps what all readers share.
+        """
 
     def note_queued(self) -> None:
         """Called when something was queued."""

@@ -19,8 +19,8 @@ class OutboundMessage:
     """A message for any number of sessions."""
 
     __slots__ = (
-        "deadline", "encoded_frames", "enveloped", "expires_at", "frame", "live_key", "message_id",
-        "publisher",
+        "deadline", "encoded_frames", "enveloped", "expires_at", "for_scripts", "frame", "live_key",
+        "message_id", "publisher",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +46,8 @@ class OutboundMessage:
         """The time by which it should be sent."""
         self.encoded_frames: dict[Coding, tuple[PublishFrame, Dictionary | None]] | None = None
         """Its encoded frames, by what their recipients accept."""
+        self.for_scripts: dict[int, OutboundMessage] | None = None
+        """Its event as scripts read it, by what they may see of its publisher."""
 
     @property
     def size(self) -> int:

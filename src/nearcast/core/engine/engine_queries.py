@@ -233,6 +233,10 @@ class EngineQueries:
         """All subscriptions whose pattern matches a subject, whatever their other conditions."""
         return self._state.subscriptions.routes.fitting(subject)
 
+    def count_fitting(self, subject: str) -> int:
+        """The number of subscriptions whose pattern matches a subject."""
+        return self._state.subscriptions.routes.count_fitting(subject)
+
     def has_subscribers(self, subject: str) -> bool:
         """Whether the pattern of any subscription matches a subject."""
         return self._state.subscriptions.routes.has_subscribers(subject)

@@ -147,6 +147,11 @@ class Routes:
         """Whether any pattern matches a subject."""
         return bool(self._patterns.matching(subject) or self._other.matching(subject))
 
+    def count_fitting(self, subject: str) -> int:
+        """The number of subscriptions whose pattern matches a subject."""
+        plain = sum(len(self._plain[n]) for n in self._patterns.matching(subject))
+        return plain + sum(len(self._others[n]) for n in self._other.matching(subject))
+
     def _recipients(self, subject: str) -> tuple[Recipient, ...]:
         by_session: dict[str, list[Recipient]] = {}
         for number in self._patterns.matching(subject):
