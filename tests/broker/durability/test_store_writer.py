@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from nearcast.broker.config.settings import DiskSection, LogSection
 from nearcast.broker.durability.disk_space import (
     DiskCondition,
@@ -47,6 +49,26 @@ def test_what_nobody_waits_for_is_kept_too(tmp_path: Path) -> None:
     keeper.submit(Entries([], RowBuffer.of([row(1)])))
     until(lambda: keeper.statistics()["seq"] == 1, "it is kept")
     keeper.stop()
+
+
+def test_a_defect_that_ends_the_writer_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise KeyError("a defect")
+
+    told: list[DiskCondition] = []
+    store = Store(tmp_path, "b", LogSettings(roll_s=0.0))
+    keeper = StoreWriter(store, time.time, call, settled=fail, disk_changed=told.append)
+    keeper.submit(Entries([], RowBuffer.of([row(1)]), must_sync=True), lambda: None)
+    until(lambda: keeper.failing is not None, "it is failing")
+    assert "a defect" in str(keeper.failing)
+    assert "restart the broker" in caplog.text
+    until(lambda: bool(told) and told[-1].failing, "the condition is told")
+    acknowledged = threading.Event()
+    keeper.submit(Entries([], RowBuffer.of([row(2)]), must_sync=True), acknowledged.set)
+    keeper.stop()
+    assert not acknowledged.is_set()
 
 
 class Clock:

@@ -108,7 +108,7 @@ class StoreWriter:
         self._checkpointing: Future[None] | None = None
         self._checkpointed = now()
         self.commits = 0
-        self._thread = threading.Thread(target=self._work, name="nearcast-store", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="nearcast-store", daemon=True)
         self._thread.start()
 
     @property
@@ -191,6 +191,19 @@ class StoreWriter:
             self._erasing.append((node, future))
             self._lock.notify()
         return future
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            # A defect of ours: nothing is acknowledged from here on, and that is said.
+            log.critical("the writer of the store ended; restart the broker", exc_info=True)
+            self._failing = f"a defect ended the writer of the store, restart the broker: {error!r}"
+            self._tell_condition()
+            with self._lock:
+                erasing, self._erasing = self._erasing, []
+            for _, future in erasing:
+                future.set_exception(StoreError(self._failing))
 
     def _work(self) -> None:
         while True:
