@@ -70,8 +70,6 @@ def live(world: World, driver: Virtual) -> None:
             driver.restart(draw.choice((1.0, 20.0, 100.0)))
             connect(driver)
     driver.later(LONGEST_S)
-    # The log tells the time by its rows.
-    driver.publish(WRITERS[0], [Publish("other", b"", 1)])
     for reader in READERS:
         got[reader] += ids_in(driver.received(reader))
         assert promised <= got[reader] <= promised + offered, reader

@@ -24,6 +24,13 @@ SETTINGS = """
 [aggregates]
 "spots/#" = "volume 5 wait 2"
 
+[decide]
+"left/#" = "spark"
+
+[gathering]
+every_s = 1
+wait_s = 60
+
 [pipeline]
 lateness_s = 1
 encounters_m = 100
@@ -39,6 +46,8 @@ class Story(Struct):
 
     states: list[str]
     counts: list[int]
+    left_events: list[str]
+    left_people: list[int]
     ticks_before: int
     ticks: int
     ticks_later: int
@@ -75,12 +84,25 @@ def _lived(data: Path, port: int, pipeline: PipelineProcess, people: list[Person
     def aggregates() -> list[dict[str, object]]:
         return [each for each in told("spots") if "count" in each]
 
+    def left() -> list[str]:
+        return [each.payload.decode() for each in list(watcher.got) if each.topic == "left/one"]
+
+    def left_people() -> list[int]:
+        return [int(str(each["people"])) for each in told("left/two")]
+
+    watcher.subscribe("left/one", nc_aggregate="volume 5 wait 2")
+    watcher.subscribe("left/two")
     pipeline.wait_until_it_follows()
     before = count_rows(data, TICK)
     ann.move(Position(53.35, -6.26))
     ben.move(Position(53.35 + 20 * METRE, -6.26))
     ann.publish("spots/pub", "{}")
+    ann.publish("left/one", "waits")
+    for each in (ann, ben):
+        each.publish("left/two", "{}", nc_people="2")
     until(lambda: len(aggregates()) == 1, "what waited went out")
+    until(lambda: len(left()) == 1, "what waited for a subscription went out")
+    until(lambda: len(left_people()) == 1, "what two people said went out")
     until(lambda: len(told("encounters")) == 2, "who fell silent have parted")
     # The last of the traffic is told of when its window is over.
     pipeline.wait_until(lambda queries: True)
@@ -91,6 +113,8 @@ def _lived(data: Path, port: int, pipeline: PipelineProcess, people: list[Person
     return Story(
         [str(each["state"]) for each in told("encounters")],
         [int(str(each["count"])) for each in aggregates()],
+        left(),
+        left_people(),
         before,
         ticks,
         count_rows(data, TICK),
@@ -103,6 +127,14 @@ def test_two_who_fall_silent_part_though_nobody_else_moves(story: Story) -> None
 
 def test_a_wait_ends_though_nothing_else_is_taken_in(story: Story) -> None:
     assert story.counts == [1]
+
+
+def test_a_wait_of_a_subscription_ends_where_the_pipeline_alone_decides(story: Story) -> None:
+    assert story.left_events == ["waits"]
+
+
+def test_a_base_set_goes_out_at_a_tick_where_the_pipeline_alone_decides(story: Story) -> None:
+    assert story.left_people == [2]
 
 
 def test_a_broker_records_the_time_only_while_something_waits_for_it(story: Story) -> None:

@@ -5,7 +5,7 @@ from collections import defaultdict
 import pyarrow as pa
 
 from nearcast.core.engine.shard import Shard
-from nearcast.pipeline.decide.decided_schema import DELIVERY
+from nearcast.pipeline.decide.decided_schema import DELIVERY, DUE
 from nearcast.pipeline.decide.shard_merge import ORDER, merge_packed, packed
 
 Decided = list[dict[str, object]]
@@ -49,6 +49,8 @@ def by_session(rows: Decided) -> dict[str, list[object]]:
     """What each session gets, in its order; and under no name all that is about no session."""
     found: dict[str, list[object]] = defaultdict(list)
     for row in rows:
+        if row["kind"] == DUE:
+            continue
         if row["kind"] != DELIVERY:
             found[""].append(sorted(row.items(), key=str))
             continue
@@ -60,6 +62,14 @@ def by_session(rows: Decided) -> dict[str, list[object]]:
             found[session].append((sorted(event.items()), names, copy, own))
     found[""].sort(key=str)
     return found
+
+
+def next_due(rows: Decided) -> tuple[int, list[object]]:
+    """When something is due first, as of the last row that says so; shards say it of their own."""
+    said = [(int(str(row["id"])), row["time"]) for row in rows if row["kind"] == DUE]
+    last = max((seq for seq, _ in said), default=0)
+    times = [time for seq, time in said if seq == last and time is not None]
+    return last, sorted(times)[:1]  # type: ignore[type-var]
 
 
 def fresh(rows: Decided) -> list[object]:
@@ -74,6 +84,7 @@ def fresh(rows: Decided) -> list[object]:
 
 def assert_same(found: Decided, wanted: Decided) -> None:
     assert fresh(found) == fresh(wanted)
+    assert next_due(found) == next_due(wanted)
     ours, theirs = by_session(found), by_session(wanted)
     assert ours.keys() == theirs.keys()
     for session in ours:

@@ -1,6 +1,8 @@
 """A broker that is away holds up nobody else, and gets all that waited for it, once, in order."""
 
+import math
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -16,7 +18,7 @@ from nearcast.pipeline.sink.backlog import BacklogStatus
 from nearcast.pipeline.sink.broker_link import borrowed, close_idle
 from nearcast.pipeline.sink.data_sink import batch_writer, release, stage
 from nearcast.pipeline.sink.interest import BrokerInterest
-from nearcast.pipeline.sink.outbox import Outbox, close_outbox, open_outbox
+from nearcast.pipeline.sink.outbox import Outbox, close_outbox, log_timer, open_outbox
 from nearcast.pipeline.sink.sink_options import SinkOptions
 from nearcast.pipeline.sink.sink_rows import rows_by_broker
 from nearcast.wire import handover
@@ -299,3 +301,25 @@ def test_a_write_of_spark_itself_takes_no_backlog(data: Path) -> None:
         batch_writer(None, given, False)  # type: ignore[arg-type]
     with pytest.raises(PipelineInputError, match="drop-oldest"):
         SinkOptions.read({**given, "backlog_full": "forget"})
+
+
+def due(broker: str, seq: int, time: float | None) -> dict[str, object]:
+    return {"broker": broker, "kind": "due", "id": f"{seq}", "subject": "", "time": time}
+
+
+def test_the_timer_of_a_log_is_that_of_its_last_row(data: Path) -> None:
+    chosen = options(data, 0)
+    soon = math.ceil(time.time()) + 60.0
+    told = [
+        due("east", 20, soon + 9), due("east", 20, soon), due("east", 20, None),
+        due("east", 10, soon - 9), due("west", 30, None), due("west", 10, soon),
+    ]  # fmt: skip
+    tasks = [pa.RecordBatch.from_pylist(told[:2]), pa.RecordBatch.from_pylist(told[2:])]
+    release([part for each in tasks for part in stage([each], chosen)], chosen)
+    timers = open_outbox(chosen).timers
+    assert timers.first(log_timer("told", "east")) == soon
+    assert timers.first(log_timer("told", "west")) is None
+    later = pa.RecordBatch.from_pylist([due("east", 21, None)], schema=tasks[0].schema)
+    release(stage([later], chosen), chosen)
+    assert timers.first(log_timer("told", "east")) is None
+    close_outbox(backlog(data))

@@ -15,7 +15,7 @@ from nearcast.pipeline.sink.sink_rows import rows_by_broker
 from nearcast.store import Gap, Row, rows_of
 from nearcast.testing import ClientOptions, World
 from nearcast.testing.virtual_broker import PIPELINE_TOKEN
-from nearcast.wire.handover import Release, Staged, manifest_bytes, packets
+from nearcast.wire.handover import Release, Staged, Tick, manifest_bytes, packets
 from nearcast.wire.mqtt import Properties, Publish, TopicFilter
 from tests.support.plain.virtual_driver import Virtual
 
@@ -62,6 +62,18 @@ class LeftToThePipeline(Virtual):
     def unsubscribe(self, client: str, topic_filter: str) -> None:
         super().unsubscribe(client, topic_filter)
         self._follow()
+
+    def later(self, seconds: float) -> None:
+        """Let time pass; the pipeline asks the broker to record it once something is due."""
+        now = self._world.clock.now
+        ends = now() + seconds
+        while self.keeps_up and (due := self._player.next_release().time) and due < ends:
+            self._world.run(max(0.0, due - now()))
+            receipt = self._pipeline.publish(Tick().topic, b"", qos=1)
+            self._world.settle()
+            assert receipt.done, receipt.reason_codes
+            self.keep_up()
+        super().later(max(0.0, ends - now()))
 
     def restart(self, down_s: float = 1.0) -> None:
         self._pipeline.crash()

@@ -260,6 +260,11 @@ class Engine(EngineQueries):
                 due = at
         return due
 
+    def next_release(self) -> float | None:
+        """The time at which something that is gathered leaves, or is too old, by time alone."""
+        due = (self._gathering.next_timer(), self._base_sets.next_timer())
+        return min((at for at in due if at is not None), default=None)
+
     def _pass_to_now(self, step: EngineStep, *, gathered: bool) -> None:
         """Handle a change of time between two inputs; pending moves and events come first."""
         timer = self.next_timer()

@@ -3,8 +3,9 @@
 import pyarrow as pa
 
 DELIVERY, CONTEXT, UNUSABLE, SUSPECT = "delivery", "context", "unusable", "suspect"
-NOTICE = "notice"
-"""The kinds of decided rows."""
+NOTICE, DUE = "notice", "due"
+"""The kinds of decided rows. One of kind `due` says at what `time` something leaves by time alone,
+as of the row `seq`, which is its `id`; null if nothing does."""
 PROPERTIES = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 IDS = pa.list_(pa.field("element", pa.string(), nullable=False))
 RECIPIENT = pa.struct(

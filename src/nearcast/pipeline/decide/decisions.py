@@ -28,6 +28,7 @@ from nearcast.core.model.notice_record import NoticeRecord
 from nearcast.pipeline.decide.decided_schema import ARROW_SCHEMA as ARROW_SCHEMA
 from nearcast.pipeline.decide.decided_schema import CONTEXT as CONTEXT
 from nearcast.pipeline.decide.decided_schema import DELIVERY as DELIVERY
+from nearcast.pipeline.decide.decided_schema import DUE as DUE
 from nearcast.pipeline.decide.decided_schema import NOTICE as NOTICE
 from nearcast.pipeline.decide.decided_schema import RECIPIENT as RECIPIENT
 from nearcast.pipeline.decide.decided_schema import SUSPECT as SUSPECT
@@ -36,7 +37,13 @@ from nearcast.pipeline.decide.decided_schema import Columns, decided_batch
 from nearcast.pipeline.decide.delivery_rows import delivery_batch
 from nearcast.pipeline.decide.dropped_rows import TaskRows, not_decided, player_after
 from nearcast.pipeline.decide.plain_events import joined
-from nearcast.pipeline.decide.player import ContextChange, Played, PlayedDeliveries, Player
+from nearcast.pipeline.decide.player import (
+    ContextChange,
+    NextRelease,
+    Played,
+    PlayedDeliveries,
+    Player,
+)
 from nearcast.pipeline.decide.shard_merge import ShardRows
 from nearcast.pipeline.decide.snapshots import Snapshots
 from nearcast.pipeline.errors import PipelineError
@@ -144,6 +151,7 @@ def _decide(
     player, kept = _player(data, broker, shard, rows.begin - 1)
     # The cache has no player meanwhile: an interrupted task leaves it partly advanced.
     _players.pop((data, broker), None)
+    decided_alone = player.decides_alone
     while True:
         if player.seq >= rows.begin:
             passed = not_decided(rows.begin, rows.skip(player.seq), player)
@@ -154,6 +162,9 @@ def _decide(
             break
         player = player_after(snapshots, broker, rows.dropped.last)
         kept = player.seq
+        decided_alone = True  # What was told before may not hold any more.
+    if decided_alone or player.decides_alone:
+        yield [Played(releases=[player.next_release()])]
     if not shard.is_whole:
         # All shards save theirs at the same row: not as each remembers, but as the files say.
         kept = snapshots.newest(player.seq)
@@ -254,6 +265,7 @@ def _batches_and_causes(
         rest.contexts += part.contexts
         rest.unusable += part.unusable
         rest.suspects += part.suspects
+        rest.releases += part.releases
     if sent:
         yield joined(sent), pa.concat_arrays(causes)
     if rest.contexts:
@@ -266,6 +278,8 @@ def _batches_and_causes(
             yield decided_batch(broker, *_notices(told, part)), None
     if rest.suspects:
         yield decided_batch(broker, *_suspects(rest.suspects)), None
+    if rest.releases:
+        yield decided_batch(broker, *_releases(rest.releases)), None
 
 
 def _causes(rows: pa.RecordBatch, played: PlayedDeliveries) -> pa.Array:
@@ -323,4 +337,14 @@ def _suspects(found: Sequence[Suspect]) -> tuple[int, Columns]:
         "time": [each.time for each in found],
         "node": [each.node for each in found],
         "reason": [each.reason for each in found],
+    }
+
+
+def _releases(found: Sequence[NextRelease]) -> tuple[int, Columns]:
+    return len(found), {
+        "kind": pa.repeat(DUE, len(found)),
+        "id": [str(each.seq) for each in found],
+        "subject": pa.repeat("", len(found)),
+        "seq": [each.seq for each in found],
+        "time": [each.time for each in found],
     }

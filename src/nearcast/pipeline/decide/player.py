@@ -65,6 +65,13 @@ class ContextChange(Struct, frozen=True):
     state: NodeState | None
 
 
+class NextRelease(Struct, frozen=True):
+    """When something leaves by time alone, as of a row of the log; None if nothing does."""
+
+    seq: int
+    time: float | None
+
+
 class Played(Struct):
     """The results of some rows."""
 
@@ -77,6 +84,7 @@ class Played(Struct):
     """The seq of the last row."""
     recorded: bool = False
     """True if the broker recorded its deliveries and notices."""
+    releases: list[NextRelease] = []
 
 
 class Player:
@@ -121,6 +129,18 @@ class Player:
     def size(self) -> int:
         """The number of subscriptions and nodes, estimated for all shards together."""
         return len(self.engine.subscriptions) * self.shard.of + len(self.engine.nodes)
+
+    @property
+    def decides_alone(self) -> bool:
+        """True if the broker leaves the events of some subjects to the pipeline."""
+        return not self._elsewhere.is_empty
+
+    def next_release(self) -> NextRelease:
+        """When something that is gathered leaves though nothing happens.
+
+        Only where the pipeline decides alone: a broker that decides itself records the time.
+        """
+        return NextRelease(self.seq, self.engine.next_release() if self.decides_alone else None)
 
     def apply(self, rows: Iterable[Row]) -> None:
         """Apply rows without computing recipients, except where later decisions depend on them."""

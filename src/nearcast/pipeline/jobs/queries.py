@@ -35,7 +35,7 @@ from nearcast.pipeline.sink.broker_events import (
     movement_events,
 )
 from nearcast.pipeline.sink.epoch_writer import Epoch, EpochWriter, query_name
-from nearcast.pipeline.sink.outbox import Outbox, close_outbox, open_outbox
+from nearcast.pipeline.sink.outbox import Outbox, close_outbox, log_timer, open_outbox
 from nearcast.pipeline.sink.sink_options import BACKLOG_BYTES, WAIT, SinkOptions
 from nearcast.pipeline.source.event_checks import LATENESS_S, judged
 from nearcast.pipeline.source.places import places_of
@@ -173,6 +173,8 @@ class Pipeline:
         `watermark` is that of the last batch. Returns whether a broker was asked.
         """
         timers, query = self._outbox.timers, f"{HANDED[name]} {query_id}"
+        if name == TABLES:
+            return self._advance_logs(query)
         if watermark is not None:
             timers.passed(query, watermark)
         due = timers.first(query)
@@ -181,8 +183,21 @@ class Pipeline:
         self._outbox.tick()
         return True
 
+    def _advance_logs(self, query: str) -> bool:
+        """Ask each broker to record the time in whose log something waits for just that."""
+        outbox, overdue = self._outbox, time.time() - self._behind_s(TABLES)
+        asked = False
+        for broker in self.settings.brokers:
+            due = outbox.timers.first(log_timer(query, broker))
+            if due is not None and due <= overdue:
+                outbox.tick_of(broker)
+                asked = True
+        return asked
+
     def _behind_s(self, name: str) -> float:
         """How far the watermark of a query is behind, while others move it on, and a little."""
+        if name == TABLES:
+            return self.settings.tables_s + 1.0
         if name == GATHER:
             return PATIENCE_S + 1.0
         movement = self.settings.movement or MovementSettings()

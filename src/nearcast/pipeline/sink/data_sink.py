@@ -37,7 +37,7 @@ from nearcast.pipeline.sink.broker_link import BrokerLink, borrowed
 from nearcast.pipeline.sink.outbox import backlog_directory, open_outbox
 from nearcast.pipeline.sink.sink_options import SinkOptions as SinkOptions
 from nearcast.pipeline.sink.sink_options import SinkPart as SinkPart
-from nearcast.pipeline.sink.sink_rows import bounded, rows_by_broker, split_dues
+from nearcast.pipeline.sink.sink_rows import DueRow, bounded, rows_by_broker, split_dues
 from nearcast.wire.handover import (
     Abort,
     HandedRow,
@@ -57,7 +57,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Spark's task properties that identify the streaming query and its batch."""
 STAGED_SCHEMA = (
     "broker string, query string, epoch long, partition long, attempt string, packets long, "
-    "rows long, dues array<double>"
+    "rows long, dues array<double>, as_of long"
 )
 
 
@@ -112,7 +112,7 @@ _STAGED = pa.schema(
     [
         ("broker", pa.string()), ("query", pa.string()), ("epoch", pa.int64()),
         ("partition", pa.int64()), ("attempt", pa.string()), ("packets", pa.int64()),
-        ("rows", pa.int64()), ("dues", pa.list_(pa.float64())),
+        ("rows", pa.int64()), ("dues", pa.list_(pa.float64())), ("as_of", pa.int64()),
     ]
 )  # fmt: skip
 
@@ -171,11 +171,10 @@ def stage(
     attempt = secrets.token_hex(8)
     with contextlib.ExitStack() as stack:
         found: dict[str, _Staging | PartWriter] = {}
-        dues: set[float] = set()
+        dues: list[DueRow] = []
         for whole in chain.from_iterable(map(bounded, batches)):
-            batch, times = split_dues(whole)
-            step_s = options.due_step_s
-            dues.update(math.ceil(time / step_s) * step_s for time in times)
+            batch, due_rows = split_dues(whole)
+            dues += due_rows
             for broker, rows in rows_by_broker(batch):
                 staging = found.get(broker)
                 if staging is None:
@@ -183,10 +182,15 @@ def stage(
                     staging = found[broker] = _staging(at, options, stack)
                 staging.add(rows)
         parts = [staging.finish() for staging in found.values()]
-    if dues:
-        part = SinkPart("", query, epoch, partition, attempt, 0, 0, tuple(sorted(dues)))
-        parts.append(part)
-    return parts
+    times: dict[tuple[str, int], set[float]] = {}
+    for due in dues:
+        own = times.setdefault((due.broker, due.as_of), set())
+        if due.time is not None:
+            own.add(math.ceil(due.time / options.due_step_s) * options.due_step_s)
+    return parts + [
+        SinkPart(broker, query, epoch, partition, attempt, 0, 0, tuple(sorted(own)), as_of)
+        for (broker, as_of), own in times.items()
+    ]
 
 
 def release(parts: Iterable[SinkPart], options: SinkOptions) -> None:
@@ -280,7 +284,7 @@ def _without_backlog(options: SinkOptions) -> SinkOptions:
 def _manifests(parts: Iterable[SinkPart]) -> dict[tuple[str, str, int], Manifest]:
     found: dict[tuple[str, str, int], Manifest] = {}
     for part in parts:
-        if part.dues:
+        if part.is_about_timers:
             continue
         manifest = found.setdefault((part.broker, part.query, part.epoch), [])
         manifest.append((part.partition, part.attempt, part.packets))

@@ -60,13 +60,19 @@ class Outbox:
         """
         found: dict[str, list[SinkPart]] = {}
         dues: dict[str, list[float]] = {}
+        logs: dict[str, SinkPart] = {}
         for part in parts:
-            if part.dues:
+            if part.as_of:
+                timer = log_timer(part.query, part.broker)
+                logs[timer] = max(logs.get(timer, part), part, key=_age)
+            elif part.dues:
                 dues.setdefault(part.query, []).extend(part.dues)
             else:
                 found.setdefault(part.broker, []).append(part)
         for query, times in dues.items():
             self.timers.add(query, times)
+        for timer, part in logs.items():
+            self.timers.replace(timer, part.dues[:1])
         senders = {broker: self._sender(broker) for broker in sorted(found)}
         in_turn = sorted(senders.items(), key=lambda each: each[1].is_full)
         added = [(sender, sender.add(found[broker])) for broker, sender in in_turn]
@@ -82,6 +88,12 @@ class Outbox:
             if sender.may_tick:
                 sender.tick()
                 return
+
+    def tick_of(self, broker: str) -> None:
+        """Ask one broker to record the time, unless it is known not to."""
+        sender = self._sender(broker)
+        if sender.may_tick:
+            sender.tick()
 
     def statuses(self) -> list[BacklogStatus]:
         """What waits for each broker."""
@@ -242,6 +254,7 @@ class BrokerSender:
             with borrowed(self._place, TICK_WITHIN_S) as link:
                 link.send(Tick().topic, b"")
                 link.flush()
+            self._no_tick_before = 0.0
         except LinkRefusedError as error:
             # An earlier release, or one without the rights.
             self._no_tick_before = math.inf
@@ -250,11 +263,13 @@ class BrokerSender:
                 broker=self._broker, why=str(error),
             )  # fmt: skip
         except Exception as error:
+            is_first = not self._no_tick_before
             self._no_tick_before = time.monotonic() + ANSWER_WITHIN_S
-            log_event(
-                log, logging.INFO, "broker was not there to record the time",
-                broker=self._broker, why=str(error),
-            )  # fmt: skip
+            if is_first:
+                log_event(
+                    log, logging.INFO, "broker was not there to record the time",
+                    broker=self._broker, why=str(error),
+                )  # fmt: skip
 
     def _send(self, link: BrokerLink, entry: Entry) -> None:
         """Send an entry in slices, of which a broker drops those that it has released before."""
@@ -331,6 +346,16 @@ def _slices(chunks: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
 
     for first in chunks:
         yield one(first)
+
+
+def log_timer(query: str, broker: str) -> str:
+    """Return the name of the timer of a query that goes by the log of a broker."""
+    return f"{query} of {broker}"
+
+
+def _age(part: SinkPart) -> tuple[int, float]:
+    """Later rows know better; as of one row each shard has a timer, and the first one counts."""
+    return part.as_of, -min(part.dues, default=math.inf)
 
 
 # The outboxes of this process

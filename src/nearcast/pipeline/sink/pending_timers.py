@@ -41,6 +41,13 @@ class PendingTimers:
             if found != known:
                 self._keep(query, found)
 
+    def replace(self, query: str, times: Iterable[float]) -> None:
+        """Let these be the only times of a query; they are on disk on return."""
+        with self._lock:
+            found = sorted(set(times))[:MOST_TIMES]
+            if found != self._times.get(query, []):
+                self._keep(query, found)
+
     def passed(self, query: str, watermark: float) -> None:
         """Drop the times that a batch of the query has gone beyond."""
         with self._lock:

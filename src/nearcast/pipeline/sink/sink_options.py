@@ -92,3 +92,10 @@ class SinkPart(Struct, frozen=True):
     rows: int = 0
     dues: tuple[float, ...] = ()
     """Times at which timers of the query wait to fire; such a part has no rows and no broker."""
+    as_of: int = 0
+    """If not 0, the row of the broker's log as of which `dues` are all its timers: one or none."""
+
+    @property
+    def is_about_timers(self) -> bool:
+        """True if there is nothing to send."""
+        return bool(self.dues or self.as_of)

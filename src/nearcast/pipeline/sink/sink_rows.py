@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from nearcast.pipeline.errors import PipelineInputError
 from nearcast.wire.handover import (
@@ -25,7 +26,9 @@ from nearcast.wire.handover import (
 from nearcast.wire.mqtt import user_properties
 
 EVENT, DELIVERY, DUE = "event", "delivery", "due"
-"""The kinds of rows. A row of kind `due` is for no broker: its `time` is when a timer will fire."""
+"""The kinds of rows. One of kind `due` goes to no broker: its `time` is when a timer will fire. If
+it names a broker, that is the only timer of the broker's log as of a row, whose number is the `id`;
+without a time there is none."""
 SINK_SCHEMA = (
     "broker string, kind string, id string, subject string, publisher string, session string, "
     "time double, lat double, lon double, at_given boolean, payload binary, "
@@ -59,15 +62,28 @@ def bounded(batch: pa.RecordBatch, most: int = MOST_RECIPIENTS) -> Iterator[pa.R
         start, done = end, int(ends[end - 1])
 
 
-def split_dues(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[float]]:
-    """Return a batch without its rows of kind `due`, and their times."""
+class DueRow(Struct, frozen=True):
+    """A row of kind `due`."""
+
+    broker: str
+    id: str
+    time: float | None
+
+    @property
+    def as_of(self) -> int:
+        """The row of the broker's log as of which it holds; 0: it goes by the watermark."""
+        return int(self.id) if self.broker else 0
+
+
+def split_dues(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DueRow]]:
+    """Return a batch without its rows of kind `due`, and these."""
     if "kind" not in batch.schema.names:
         return batch, []
     is_due = pc.fill_null(pc.equal(batch.column("kind"), DUE), False)
     if not pc.any(is_due).as_py():
         return batch, []
-    times: list[float] = batch.filter(is_due).column("time").to_pylist()
-    return batch.filter(pc.invert(is_due)), times
+    found = batch.filter(is_due).select(list(DueRow.__struct_fields__)).to_pylist()
+    return batch.filter(pc.invert(is_due)), [DueRow(**each) for each in found]
 
 
 def rows_by_broker(batch: pa.RecordBatch) -> Iterator[tuple[str, list[HandedRow]]]:

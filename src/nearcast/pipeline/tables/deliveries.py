@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from nearcast.core.model.subscription_id import SEPARATOR
-from nearcast.pipeline.decide.decisions import DELIVERY
+from nearcast.pipeline.decide.decisions import DELIVERY, DUE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -41,8 +41,12 @@ def _recipient(recipient: "Column") -> "Column":
 
 
 def to_send(decided: "DataFrame") -> "DataFrame":
-    """Return the deliveries that brokers are to send, with the columns of the sink."""
-    return decided.where((F.col("kind") == DELIVERY) & F.col("elsewhere")).select(
+    """Return the deliveries that brokers are to send, with the columns of the sink.
+
+    Also when something leaves by time alone, which the sink keeps.
+    """
+    to_brokers = (F.col("kind") == DELIVERY) & F.col("elsewhere")
+    return decided.where(to_brokers | (F.col("kind") == DUE)).select(
         "broker", "kind", "id", "subject", "publisher", "session", "time", "lat", "lon",
         "at_given", "payload", "properties", "headers", "qos", "retain", "expires", "recipients",
         "urgency", "judged", "gathered",
