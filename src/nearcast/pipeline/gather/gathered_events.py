@@ -20,7 +20,7 @@ from nearcast.core.gathering.grouping import PlaceMiddles
 from nearcast.core.model.geometry.area import FixedArea
 from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.geometry.position import Position
-from nearcast.pipeline.source.event_checks import PIPELINE
+from nearcast.pipeline.source.event_checks import PIPELINE, may_be_seen_alone
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -71,7 +71,7 @@ def grouped(
         & ~F.col("late")
         & ~F.col("publisher").startswith(PIPELINE)
         # What has a smallest number of people is gathered before anything else.
-        & ~F.col("data").contains('"people":')
+        & may_be_seen_alone()
     )
     if after is not None:
         usable &= after.isNotNull()

@@ -25,7 +25,7 @@ from nearcast.core.relationships.meeting_cells import F64, cells_of, grid_class,
 from nearcast.core.relationships.tracks import Fix
 from nearcast.pipeline.gather.gathered_events import java_regex
 from nearcast.pipeline.movement.movement_settings import MovementSettings
-from nearcast.pipeline.source.event_checks import PIPELINE
+from nearcast.pipeline.source.event_checks import PIPELINE, may_be_seen_alone
 from nearcast.store.rows.row_kinds import TICK
 
 MOTION = (
@@ -82,6 +82,7 @@ def sightings(log: DataFrame, settings: MovementSettings) -> DataFrame:
         (column("kind") == "event")
         & column("subject").rlike(java_regex(settings.traffic.hazards))
         & ~column("publisher").startswith(PIPELINE)
+        & may_be_seen_alone()
         & (column("time") <= column("ingested") + settings.ahead_s)
         & column("lat").isNotNull()
         & column("lon").isNotNull()

@@ -43,6 +43,11 @@ def judged(log: "DataFrame", lateness_s: float = LATENESS_S) -> "DataFrame":
     )
 
 
+def may_be_seen_alone() -> "Column":
+    """Whether an event has no smallest number of people, so that single ones may be told of."""
+    return ~F.coalesce(F.col("data").contains('"people":'), F.lit(False))
+
+
 def accepted(cleaned: "DataFrame") -> "DataFrame":
     """Return the usable events of the result of `clean`; `late` marks late ones."""
     return cleaned.where(F.col("reject").isNull()).drop("reject")
