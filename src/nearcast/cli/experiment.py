@@ -98,7 +98,8 @@ def radiator(
     """Aggregates and chains of recipients (seed E): outbound bandwidth and lag."""
     base = crowds.QUICK if quick else crowds.RadiatorSettings()
     settings = msgspec.structs.replace(base, seed=seed)
-    _run(crowds.PARTS, lambda follow: crowds.run(settings, follow), out, as_json=as_json)
+    parts = crowds.parts(settings)
+    _run(parts, lambda follow: crowds.run(settings, follow), out, as_json=as_json)
 
 
 @app.command()
@@ -131,10 +132,11 @@ def all_(
     """All experiments, one after the other."""
     found: list[ExperimentResult] = []
     figures: list[ExperimentFigure] = []
+    radiators = crowds.QUICK if quick else crowds.RadiatorSettings()
     for parts, run in (
         (agents.PARTS, partial(agents.run, agents.QUICK if quick else agents.AgentSettings())),
         (pairs.PARTS, partial(pairs.run, pairs.QUICK if quick else pairs.FulcrumSettings())),
-        (crowds.PARTS, partial(crowds.run, crowds.QUICK if quick else crowds.RadiatorSettings())),
+        (crowds.parts(radiators), partial(crowds.run, radiators)),
         (
             proximities.PARTS,
             partial(proximities.run, proximities.QUICK if quick else proximities.SteamSettings()),

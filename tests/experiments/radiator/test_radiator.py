@@ -4,12 +4,19 @@ from functools import cache
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from nearcast.core.propagation.chains.chain_plan import server_pushes
 from nearcast.experiments.experiment_result import ExperimentResult
 from nearcast.experiments.radiator import experiment
 from nearcast.experiments.radiator.application import gathered
-from nearcast.experiments.radiator.experiment import RadiatorSettings, prepare, run, volume
+from nearcast.experiments.radiator.experiment import (
+    RadiatorSettings,
+    parts,
+    prepare,
+    run,
+    volume,
+)
 from nearcast.experiments.radiator.propagation_run import Propagation, RunResult
 from nearcast.wire.encoding.content_codings import decode_payload
 
@@ -76,6 +83,27 @@ def test_what_leaves_over_time_adds_up() -> None:
     found: RunResult = prepared().run(prepared().plain, Propagation())
     assert sum(found.over_time(5.0)) * 5.0 == pytest.approx(found.application_bytes, rel=0.01)
     assert bool(np.all(np.diff(found.busy[:, 0]) >= 0))
+
+
+def test_the_texts_chains_are_run_beside_whatever_trees_are_asked_for() -> None:
+    settings = replace(SMALL, clients=200, messages=20, percents=(10.0,), degrees=(2, 4))
+    told: list[str] = []
+    found = run(settings, told.append)[0]
+    cases = [row.case for row in found.rows if row.source == "Table 3"]
+    assert cases == ["no chain: average lag", "chains of 10 %: average lag"]
+    assert told == parts(settings)
+
+
+def test_trees_are_run_together_as_one_by_one() -> None:
+    all_, degrees = prepared(), (1, 2, 4)
+    messages = all_.volumes[20]
+    together = all_.run_degrees(messages, Propagation(5.0), degrees)
+    for degree in degrees:
+        alone = all_.run(messages, Propagation(5.0, degree))
+        assert alone.mean_lag_s == together[degree].mean_lag_s
+        assert alone.wire_bytes == together[degree].wire_bytes
+    lags = [together[degree].mean_lag_s for degree in degrees]
+    assert lags[0] > lags[1]
 
 
 def test_the_same_seed_gives_the_same_rows() -> None:

@@ -38,15 +38,14 @@ from nearcast.experiments.radiator.propagation_run import (
     Propagation,
     RunResult,
     encoded_messages,
+    run_degrees,
     run_propagation,
 )
 from nearcast.wire.encoding.content_codings import ALL, Dictionary, encode_payload
 
 NAME = "radiator"
-PARTS = (
-    "Messages", "Table 2 and Figure 3", "Tables 3 and 4, Figure 4", "The best setting",
-    "Six hosts", "Time thresholds", "Compression", "Cost",
-)  # fmt: skip
+CHAIN = 1
+"""The degree of the text's chains."""
 VOLUMES = (1, 20, 50)
 PAPER_LAG_S = 42.0
 PAPER_TABLE_2 = {"uncompressed": (1751, 41), 1: (1324, 42), 20: (1222, 34), 50: (797, 36)}
@@ -68,6 +67,8 @@ class RadiatorSettings(Struct, frozen=True):
     """Of all clients together."""
     percents: tuple[float, ...] = (0.02, 0.05, 0.1, 1.0, 5.0, 10.0)
     degrees: tuple[int, ...] = (1, 2, 4)
+    """How many others each peer passes a message on to; 1, the text's chain, is always among them.
+    """
     link_bytes_per_s: float = 125e6
     """The text's Gigabit LAN."""
     hop_s: float = 0.02
@@ -78,6 +79,19 @@ class RadiatorSettings(Struct, frozen=True):
 QUICK = RadiatorSettings(
     clients=2_000, messages=200, percents=(0.1, 1.0, 10.0), degrees=(1, 2), rate_hz=1.0
 )
+
+
+def chains_part(percent: float) -> str:
+    """Return the name of a part of the experiment: chains of a size."""
+    return f"Tables 3 and 4, Figure 4: chains of {percent:g} %"
+
+
+def parts(settings: RadiatorSettings) -> list[str]:
+    """Return the parts of the experiment, in their order."""
+    return [
+        "Messages", "Table 2 and Figure 3", *map(chains_part, settings.percents),
+        "The best setting", "Six hosts", "Time thresholds", "Compression", "Cost",
+    ]  # fmt: skip
 
 
 class Prepared(Struct, frozen=True):
@@ -96,6 +110,12 @@ class Prepared(Struct, frozen=True):
         """Run one setting."""
         return run_propagation(messages, self.clients, how, self.link, self.peer)
 
+    def run_degrees(
+        self, messages: Sequence[EncodedMessage], how: Propagation, degrees: Sequence[int]
+    ) -> dict[int, RunResult]:
+        """Run one setting with several degrees."""
+        return run_degrees(messages, self.clients, how, degrees, self.link, self.peer)
+
     def encoded(self, threshold: Threshold) -> list[EncodedMessage]:
         """Return what a threshold releases, encoded."""
         ready = list(gathered(self.messages, threshold))
@@ -107,24 +127,22 @@ def run(
 ) -> tuple[ExperimentResult, list[ExperimentFigure]]:
     """Return all rows, and the figures to draw."""
     begun = time.process_time()
-    parts = iter(PARTS)
-    progress(next(parts))
+    progress("Messages")
     prepared = prepare(settings)
-    progress(next(parts))
+    progress("Table 2 and Figure 3")
     rows, figures, direct = _table_2(prepared)
-    progress(next(parts))
-    chained, figure, runs = _chains(prepared, direct)
+    chained, figure, runs = _chains(prepared, direct, progress)
     rows += chained
     figures.append(figure)
-    progress(next(parts))
+    progress("The best setting")
     rows += _best(prepared, direct, runs)
-    progress(next(parts))
+    progress("Six hosts")
     rows += _six_hosts(prepared)
-    progress(next(parts))
+    progress("Time thresholds")
     rows += _time_thresholds(prepared, direct)
-    progress(next(parts))
+    progress("Compression")
     rows += _compression(prepared)
-    progress(next(parts))
+    progress("Cost")
     rows += _cost(prepared, time.process_time() - begun)
     described: dict[str, object] = to_builtins(settings)
     described["push_s"] = prepared.link.push_s
@@ -192,40 +210,41 @@ def _table_2(
 
 
 def _chains(
-    prepared: Prepared, direct: dict[int, RunResult]
+    prepared: Prepared, direct: dict[int, RunResult], progress: Progress
 ) -> tuple[list[ExperimentRow], ExperimentFigure, dict[tuple[int, float, int], RunResult]]:
     """Return Tables 3 and 4, Figure 4, and all runs by volume, chain size and degree."""
     settings = prepared.settings
-    runs = {
-        (each, percent, degree): prepared.run(messages, Propagation(percent, degree))
-        for each, messages in prepared.volumes.items()
-        for percent in settings.percents
-        for degree in settings.degrees
-    }
+    degrees = sorted({CHAIN, *settings.degrees})
+    runs: dict[tuple[int, float, int], RunResult] = {}
+    for percent in settings.percents:
+        progress(chains_part(percent))
+        for each, messages in prepared.volumes.items():
+            of_degrees = prepared.run_degrees(messages, Propagation(percent), degrees)
+            runs |= {(each, percent, degree): found for degree, found in of_degrees.items()}
     rows = [
         ExperimentRow("Table 3", "no chain: average lag", PAPER_TABLE_3[0.0],
                       direct[1].mean_lag_s, "s")
     ]  # fmt: skip
     for percent in settings.percents:
-        found = runs[1, percent, 1]
+        found = runs[1, percent, CHAIN]
         rows.append(
             ExperimentRow("Table 3", f"chains of {percent:g} %: average lag",
                           PAPER_TABLE_3.get(percent), found.mean_lag_s, "s")
         )  # fmt: skip
     rows += [
         ExperimentRow("Table 4", f"chains of 1 %, volume {each}: average lag", PAPER_TABLE_4[each],
-                      runs[each, 1.0, 1].mean_lag_s, "s")
+                      runs[each, 1.0, CHAIN].mean_lag_s, "s")
         for each in VOLUMES
-        if (each, 1.0, 1) in runs
+        if (each, 1.0, CHAIN) in runs
     ]  # fmt: skip
     for percent in settings.percents:
-        share = 100 * runs[1, percent, 1].application_bytes / direct[1].application_bytes
+        share = 100 * runs[1, percent, CHAIN].application_bytes / direct[1].application_bytes
         rows.append(
             ExperimentRow("Figure 4", f"chains of {percent:g} %: outbound, of direct",
                           PAPER_SHARES.get(percent), share, "%")
         )  # fmt: skip
     named = {"no chain": direct[1]}
-    named |= {f"{percent:g} %": runs[1, percent, 1] for percent in settings.percents}
+    named |= {f"{percent:g} %": runs[1, percent, CHAIN] for percent in settings.percents}
     return rows, _over_time("radiator-figure-4", "Chain sizes, volume 1", named), runs
 
 
@@ -247,7 +266,7 @@ def _best(
                           uncompressed / direct[each].application_bytes, "times")
         )  # fmt: skip
         for percent in prepared.settings.percents:
-            found = runs[each, percent, 1]
+            found = runs[each, percent, CHAIN]
             rows.append(
                 ExperimentRow("bytes", f"volume {each}, chains of {percent:g} %: fewer than direct",
                               None, uncompressed / found.application_bytes, "times")
@@ -278,7 +297,7 @@ def _six_hosts(prepared: Prepared) -> list[ExperimentRow]:
     rows = []
     for six_hosts in (False, True):
         where = "six hosts" if six_hosts else "distinct addresses"
-        found = prepared.run(prepared.volumes[1], Propagation(1.0, 1, six_hosts))
+        found = prepared.run(prepared.volumes[1], Propagation(1.0, CHAIN, six_hosts))
         size = found.application_bytes / found.messages / prepared.settings.clients
         rows.append(
             ExperimentRow("addresses", f"chains of 1 %, {where}: bytes a recipient", None, size,

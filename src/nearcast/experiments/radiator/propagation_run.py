@@ -99,29 +99,49 @@ def run_propagation(
     peer: PeerModel,
 ) -> RunResult:
     """Propagate messages, each to all clients."""
-    free, lags, application, wire, pushes = 0.0, 0.0, 0, 0, 0
+    return run_degrees(messages, clients, how, (how.degree,), link, peer)[how.degree]
+
+
+def run_degrees(
+    messages: Sequence[EncodedMessage],
+    clients: Clients,
+    how: Propagation,
+    degrees: Sequence[int],
+    link: LinkModel,
+    peer: PeerModel,
+) -> dict[int, RunResult]:
+    """Propagate messages, each to all clients; return the results by degree.
+
+    Chains of all degrees have the same members and frames of the same sizes: only the delays among
+    peers differ.
+    """
+    free, application, wire, pushes = 0.0, 0, 0, 0
+    lags = dict.fromkeys(degrees, 0.0)
     busy, sizes = [], []
     order, ordered_at = None, -np.inf
     for number, message in enumerate(messages, 1):
         if how.percent and message.ready - ordered_at >= ORDER_EVERY_S:
             order, ordered_at = clients.peers(message.ready).order(), message.ready
-        cost = _direct(message, clients) if order is None else _chained(
-            number, message, clients, how, order, peer
+        cost = _direct(message, clients, degrees) if order is None else _chained(
+            number, message, clients, how, degrees, order, peer
         )  # fmt: skip
         begin = max(free, message.ready)
         free = begin + link.busy_s(cost.pushes, cost.application)
         # On average a push leaves when half of the message's time on the link is over.
-        delivered = (begin + free) / 2 + cost.mean_delay_s
-        lags += float(np.sum(delivered - message.sent))
+        pushed = (begin + free) / 2
+        for degree, delay_s in zip(degrees, cost.mean_delays_s, strict=True):
+            lags[degree] += float(np.sum(pushed + delay_s - message.sent))
         application += cost.application
         wire += cost.wire
         pushes += cost.pushes
         busy.append((begin, free))
         sizes.append(cost.application)
     count = sum(len(message.sent) for message in messages)
-    return RunResult(
-        count, application, wire, pushes, lags / count, free, np.array(busy), np.array(sizes)
-    )
+    spans, bytes_sent = np.array(busy), np.array(sizes)
+    return {
+        degree: RunResult(count, application, wire, pushes, lag / count, free, spans, bytes_sent)
+        for degree, lag in lags.items()
+    }
 
 
 class _Cost(Struct, frozen=True):
@@ -130,13 +150,13 @@ class _Cost(Struct, frozen=True):
     pushes: int
     application: int
     wire: int
-    mean_delay_s: float = 0.0
-    """From its push until a recipient has it, on average."""
+    mean_delays_s: Sequence[float]
+    """From its push until a recipient has it, on average, by degree."""
 
 
-def _direct(message: EncodedMessage, clients: Clients) -> _Cost:
-    count = len(clients)
-    return _Cost(count, count * len(message.payload), count * _on_the_wire(len(message.frame)))
+def _direct(message: EncodedMessage, clients: Clients, degrees: Sequence[int]) -> _Cost:
+    count, on_the_wire = len(clients), _on_the_wire(len(message.frame))
+    return _Cost(count, count * len(message.payload), count * on_the_wire, [0.0] * len(degrees))
 
 
 def _chained(
@@ -144,6 +164,7 @@ def _chained(
     message: EncodedMessage,
     clients: Clients,
     how: Propagation,
+    degrees: Sequence[int],
     order: Places,
     peer: PeerModel,
 ) -> _Cost:
@@ -151,17 +172,18 @@ def _chained(
     content = message.frame
     addresses = clients.on_six_hosts if how.six_hosts else clients.addresses
     application = wire = 0
-    delays = 0.0
+    delays = [0.0] * len(degrees)
     chains = plan_chains(clients.peers(message.ready), how.percent, order)
     for chain in chains:
         members = [addresses[place] for place in chain.tolist()]
-        push = encode_chain(ChainMessage(number, content, members, how.degree, _SIGNATURE))
+        push = encode_chain(ChainMessage(number, content, members, degrees[0], _SIGNATURE))
         frame = plain_publish(topic_field(_CHAIN_TOPIC), b"", push, True)
         application += len(push) - len(content) + len(message.payload)
         wire += _on_the_wire(len(frame))
-        within = chain_delays(len(chain), how.degree)
-        delays += float(within.seconds(peer, len(push) + TCP_IP_BYTES).sum())
-    return _Cost(len(chains), application, wire, delays / len(clients))
+        for place, degree in enumerate(degrees):
+            within = chain_delays(len(chain), degree)
+            delays[place] += float(within.seconds(peer, len(push) + TCP_IP_BYTES).sum())
+    return _Cost(len(chains), application, wire, [each / len(clients) for each in delays])
 
 
 def _on_the_wire(size: int) -> int:
