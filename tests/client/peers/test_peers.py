@@ -188,6 +188,32 @@ def test_a_peer_that_comes_back_is_proved_again(tmp_path: Path) -> None:
     run(work())
 
 
+def test_a_client_at_another_address_goes_on_with_its_session_and_is_proved_there(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        async with readers(tmp_path, 0, 3, percent=100.0) as found:
+            chains, sessions = found.server.hub.state.peers, found.server.hub.sessions
+            before = sessions["reader-0"].connection
+            assert before is not None
+            # Its old connection is still open, as after a change of networks.
+            address = free_address()
+            async with found.node("reader-0", address) as moved:
+                found.streams[0] = await moved.subscribe(SUBJECT).__aenter__()
+                assert sessions["reader-0"].connection is not before
+                assert before.closing
+                await until(lambda: chains.peers == 3)
+                connection = sessions["reader-0"].connection
+                assert connection is not None
+                assert connection.chain_address == parse_peer_address(address)
+                async with found.node("writer") as writer:
+                    await send(writer, found, "there")
+                assert await found.texts(1) == [["there"]] * 3
+                assert (chains.pushes, chains.sent_again) == (1, 0)
+
+    run(work())
+
+
 def test_only_a_proved_address_is_used(tmp_path: Path) -> None:
     async def work() -> None:
         async with readers(tmp_path, 0, 2, percent=100.0) as found:
