@@ -37,6 +37,8 @@ WHERE = (
 )  # fmt: skip
 NEEDS = (None, None, "volume 20 wait 100", "people 6", "volume 2 per attribute speed")
 K, EVERY = 3, 30.0
+BRIDGES = (*[""] * 8, "bridge b1", "bridge b2")
+"""Whom an event is of that came from another broker: nobody who counts."""
 TEXT = f"per cell 500 every {EVERY:g} wait 200"
 
 
@@ -59,6 +61,7 @@ class Life:
                     f"e{self.made}", draw.choice("st"), name, self.now,
                     position=Position(53.0 + draw.randrange(2), -6.0), at_given=True,
                     payload=payload.encode(), qos=draw.randrange(2), people=K, base_set=TEXT,
+                    person=draw.choice(BRIDGES),
                 )
             )  # fmt: skip
         reader = draw.choice(READERS)
@@ -97,7 +100,7 @@ def plain_sets(log: list[tuple[Input, float]], end: float) -> Counter[tuple[str,
             for key in list(waiting):
                 young = [each for each in waiting[key] if each[1] >= tick - 200.0]
                 waiting[key] = young
-                if len({event.publisher for event, _ in young}) >= K:
+                if len({event.publisher for event, _ in young if not event.person}) >= K:
                     found[key[0], len(young)] += 1
                     del waiting[key]
         if isinstance(value, Published) and value.event.position is not None:

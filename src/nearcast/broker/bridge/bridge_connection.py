@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from nearcast.broker.bridge.bridge_terms import SUBSCRIBING, BridgeCounters, BridgeTerms, opening
+from nearcast.broker.bridge.bridge_terms import (
+    AS_BRIDGE,
+    SUBSCRIBING,
+    BridgeCounters,
+    BridgeTerms,
+    opening,
+)
 from nearcast.broker.net.local_link import LocalLink
 from nearcast.broker.sessions.session_lifecycle import FOREVER
 from nearcast.client.errors import RejectedError
@@ -123,6 +129,7 @@ class BridgeConnection:
                 session_expiry_interval=None if self._fresh else FOREVER,
                 receive_maximum=limits.receive_maximum,
                 maximum_packet_size=limits.packet_bytes,
+                user_properties=AS_BRIDGE,
             )
         hello = Connect(
             terms.client_id, self.version, self._fresh, KEEP_ALIVE_S,

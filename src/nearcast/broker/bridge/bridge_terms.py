@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nearcast.broker.auth.rules.topic_patterns import levels_of, overlaps
+from nearcast.broker.situation.nc_properties import BRIDGE
 from nearcast.wire.mqtt import (
     MQTT_5,
     Connect,
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 SUBSCRIBING = 0xFFFF
 """The packet identifier of SUBSCRIBE, far from those of messages."""
+AS_BRIDGE = ((BRIDGE, "1"),)
+"""Tells either broker in CONNECT that the client speaks for others."""
 
 
 class BridgeTerms(Struct, frozen=True):
@@ -69,6 +73,7 @@ def opening(
     session = server.hub.sessions.get(node)
     granted = () if session is None else session.granted.values()
     stale = tuple(each.wanted.filter for each in granted if each.wanted.filter not in outgoing)
+    properties = replace(properties, user_properties=AS_BRIDGE)
     packets: list[Packet] = [Connect(node, MQTT_5, False, properties=properties)]
     if stale:
         packets.append(Unsubscribe(SUBSCRIBING, stale))

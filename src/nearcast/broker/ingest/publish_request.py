@@ -23,6 +23,7 @@ from nearcast.broker.situation.nc_properties import (
     event_options_from_members,
 )
 from nearcast.core.gathering.aggregates.aggregate_json import parts_from_json
+from nearcast.core.gathering.base_sets import THROUGH_BRIDGE
 from nearcast.core.model.context import Attributes
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
@@ -187,7 +188,11 @@ class PublishChecks:
         Refuses what would tell of a single event.
         """
         hidden = with_smallest_people(self._state, topic, options, stays=stays)
-        if not hidden.people or not self._state.has_users:
+        if not hidden.people:
+            return hidden
+        if session.connection is not None and session.connection.is_bridge:
+            return replace(hidden, person=f"{THROUGH_BRIDGE}{session.client_id}")
+        if not self._state.has_users:
             return hidden
         user = None if session.owner is None else session.owner.user
         # All anonymous clients are one user.

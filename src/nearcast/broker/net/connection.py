@@ -39,9 +39,9 @@ class Connection:
         "acknowledgements", "admitted", "alias_most", "aliases_in", "aliases_out", "backlog",
         "blocked", "chain_address", "chains", "closing", "decoder", "dictionaries", "encoder",
         "explains", "failure", "farewell", "flow", "has_left",
-        "heard_at", "host", "inbound", "is_undecided", "keep_alive_s", "largest_packet", "out",
-        "peer", "permissions", "request", "session", "since", "touched", "trusted", "version",
-        "waits", "will",
+        "heard_at", "host", "inbound", "is_bridge", "is_undecided", "keep_alive_s",
+        "largest_packet", "out", "peer", "permissions", "request", "session", "since", "touched",
+        "trusted", "version", "waits", "will",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +101,8 @@ class Connection:
         """The request that the first packet of the backlog goes on with."""
         self.failure: ProtocolError | None = None
         """The error in its bytes after the packets of the backlog."""
+        self.is_bridge = False
+        """It speaks for the clients of another broker."""
         self.is_undecided = False
         """Its CONNECT is not decided: everything after it waits."""
         self.has_left = False

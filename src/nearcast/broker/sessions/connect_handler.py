@@ -30,6 +30,7 @@ from nearcast.broker.sessions.wills import problem_with
 from nearcast.broker.situation.nc_properties import (
     check_connect,
     codings_at_connect,
+    is_bridge_at_connect,
     peer_at_connect,
 )
 from nearcast.core.model.geometry.position import shown
@@ -205,6 +206,7 @@ class ConnectHandler:
         connection.alias_most = min(properties.topic_alias_maximum or 0, limits.topic_aliases)
         accepted_codings = codings_at_connect(properties.user_properties)
         connection.encoder = state.dictionaries.encoder(accepted_codings)
+        connection.is_bridge = is_bridge_at_connect(properties.user_properties)
         connection.keep_alive_s = float(packet.keep_alive)
         connection.heard_at = now
         told = connack_properties(packet, connection, limits, expiry, accepted.assigned)

@@ -38,6 +38,8 @@ from nearcast.wire.peer_frames import split_offer
 
 PREFIX = "nc-"
 PEER = "nc-p2p"
+BRIDGE = "nearcast-bridge"
+"""Without the prefix, since brokers of earlier releases refuse properties that they do not know."""
 AT_CONNECT = (ACCEPT, PEER)
 """Properties that a CONNECT may have."""
 LONGEST_NAME = 200
@@ -66,7 +68,7 @@ class EventOptions(Struct, frozen=True):
     base_set: str = ""
     """How such events are divided, and when they go out."""
     person: str = ""
-    """The user that counts as the person, where there are users."""
+    """The user that counts as the person, where there are users, or the bridge."""
     raises: bool = False
     """Its priority may raise the computed one: its publisher has the right to."""
 
@@ -143,6 +145,11 @@ def check_connect(pairs: PropertyPairs) -> None:
 def peer_at_connect(pairs: PropertyPairs) -> str | None:
     """Return the host and port at which a client offers to pass messages on."""
     return dict(pairs).get(PEER)
+
+
+def is_bridge_at_connect(pairs: PropertyPairs) -> bool:
+    """Return whether a client says that it speaks for the clients of another broker."""
+    return BRIDGE in dict(pairs)
 
 
 def codings_at_connect(pairs: PropertyPairs) -> Coding:

@@ -30,6 +30,8 @@ EVERY_S, WAIT_S = 60.0, 3600.0
 SHORTEST_S = 0.1
 MOST_WAITING = 10_000
 """So many events wait in one group; more discard the oldest."""
+THROUGH_BRIDGE = "bridge "
+"""What the person of an event begins with that came from another broker."""
 _CLAUSES = ("per", "every", "wait")
 _PER: tuple[PerKind, ...] = ("subject", "place", "cell", "attribute")
 
@@ -78,9 +80,18 @@ def person_of(event: Event) -> str:
     return event.person or event.publisher
 
 
+def counts(person: str) -> bool:
+    """Whether somebody counts as a person: a bridge does not.
+
+    Those who speak through it may speak here as well, or be in a base set of this broker that came
+    back.
+    """
+    return not person.startswith(THROUGH_BRIDGE)
+
+
 def people_in(waiting: Sequence[WaitingEvent]) -> set[str]:
     """Return the different people whose events wait."""
-    return {person_of(each.event) for each in waiting}
+    return {person for each in waiting if counts(person := person_of(each.event))}
 
 
 def base_set_event(

@@ -64,7 +64,8 @@ class Event(Struct, frozen=True, gc=False):
     people: int = 0
     # How events with a smallest number of people are divided, and when they go out.
     base_set: str = ""
-    # The user that published it, where there are users; empty: its node counts as a person.
+    # The user that published it, where there are users, or the bridge that it came over; empty: its
+    # node counts as a person.
     person: str = ""
     # The people of a base set; these are never told.
     persons: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from nearcast.core.gathering.base_sets import (
     BaseSetRule,
     base_set_event,
     base_set_rule,
+    counts,
     person_of,
 )
 from nearcast.core.gathering.division import Division, division_of
@@ -46,17 +47,23 @@ class _Group:
         self.waiting: dict[int, WaitingEvent] = {}
         """By number, in the order of arrival."""
         self.of_person: dict[str, dict[int, None]] = {}
-        """Numbers of the events of each person, in the order of arrival."""
+        """Numbers of the events of each person or bridge, in the order of arrival."""
+        self.people = 0
+        """The number of persons."""
         self.tick = 0.0
         """When it is looked at next: something may be enough, or too old."""
 
     @property
     def is_enough(self) -> bool:
-        return len(self.of_person) >= self.place[2]
+        return self.people >= self.place[2]
 
     def add(self, waiting: WaitingEvent) -> None:
         self.waiting[waiting.number] = waiting
-        self.of_person.setdefault(person_of(waiting.event), {})[waiting.number] = None
+        person = person_of(waiting.event)
+        if person not in self.of_person:
+            self.of_person[person] = {}
+            self.people += counts(person)
+        self.of_person[person][waiting.number] = None
 
     def remove(self, number: int) -> WaitingEvent:
         gone = self.waiting.pop(number)
@@ -65,6 +72,7 @@ class _Group:
         del numbers[number]
         if not numbers:
             del self.of_person[person]
+            self.people -= counts(person)
         return gone
 
     def next_look(self, now: float) -> float:
