@@ -57,6 +57,8 @@ class EngineDriver:
         """The scripts of this broker."""
         self._script_copies = 0
         """Copies of the pending events that may be for scripts."""
+        self._busy_tick = -1
+        """The tick of the last step with more of them than a step is to have."""
 
     def register(self, follower: OutcomeFollower) -> None:
         """Call a follower after every step from now on."""
@@ -83,6 +85,11 @@ class EngineDriver:
         if type(last) is Moved and engine.live_events_moved_by(last.node) > FEW_LIVE:
             return True
         return len(inputs) >= self._most_inputs or self._script_copies >= MOST_SCRIPT_COPIES
+
+    @property
+    def is_tick_full(self) -> bool:
+        """True if a step of this tick had so many copies for scripts that other input waits."""
+        return self._busy_tick == self._state.costs.ticks
 
     def script_copies(self, topic: str) -> int:
         """How many copies of an event may be for scripts, at most; 0 if there are few scripts.
@@ -140,6 +147,8 @@ class EngineDriver:
         # Deliveries that took a route in this tick precede those that the engine decides.
         self._dispatcher.flush()
         inputs, answers = pending.take()
+        if self._script_copies >= MOST_SCRIPT_COPIES:
+            self._busy_tick = self._state.costs.ticks
         self._script_copies = 0
         outcome = self._decide(inputs, now)
         self._answer(inputs, answers, outcome)

@@ -175,11 +175,13 @@ def test_events_for_many_scripts_are_decided_a_few_at_a_time(deliveries: bool, t
     alias = Properties(topic_alias=1)
     attacker.send(Publish("to/scripts", b"first").with_(alias))
     attacker.send(*(Publish(topic, b"%d" % n).with_(alias) for n in range(300)))
-    world.settle()
+    ticks = world.settle()
     assert reader.messages == [b"first", *(b"%d" % n for n in range(300))]
     # A run of messages that makes a step due is decided with it.
-    assert max(together) <= 2 * MOST_SCRIPT_COPIES // MANY
+    most = 2 * MOST_SCRIPT_COPIES // MANY
+    assert max(together) <= most
     assert sum(together) == 301
+    assert ticks >= 301 // most or not deliveries
 
 
 @pytest.mark.parametrize("deliveries", [True, False])
@@ -255,3 +257,22 @@ def test_messages_behind_a_command_are_charged_to_who_sent_them() -> None:
     world.settle()
     assert cheap.cost < 100.0
     assert dear.cost >= SCRIPT + 100 * 20 * DELIVERY
+
+
+def test_others_do_not_wait_for_the_commit_of_a_script_but_its_sender_does() -> None:
+    world = ScriptWorld()
+    world.hub.state.journal.keeps = True
+    author = world.client("author", ATTACKER)
+    payload = json.dumps({"action": "add", "source": QUIET}).encode()
+    author.send(command(author, 0, payload))
+    placing = world.hub.tick(world.now)
+    assert placing.entries.must_sync
+    assert not placing.entries.others_wait
+    for write in placing.writes:
+        world.hub.written(write)
+    world.settle()
+    author.send(Publish("of/qos/1", b"", qos=1, packet_id=7))
+    author.send(command(author, 0, b""))
+    together = world.hub.tick(world.now).entries
+    assert together.must_sync
+    assert together.others_wait

@@ -2,11 +2,12 @@
 
 Used by the real server and by the virtual one. A batch that must be synced waits until it is on
 disk, and so does every batch after it; a batch that promises nothing, with none held before it, is
-written at once. While the disk fails, only what is promised is held, and what comes after it on the
-same connections: everybody else is served.
+written at once. If only answers of a batch promise something, they alone are held, and what comes
+after them on the same connections. So is what is promised while the disk fails: everybody else is
+served.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from nearcast.broker.delivery.batch import Batch, Write
@@ -16,6 +17,8 @@ from nearcast.store import Change, SessionPut
 
 OnCommit = Callable[[], None]
 Keep = Callable[[Entries, OnCommit | None], None]
+_Held = tuple[Batch, int, bool]
+"""A batch, the size of its writes, and whether every later batch waits for it."""
 
 
 class CommitGate:
@@ -24,7 +27,11 @@ class CommitGate:
     def __init__(self, write: Callable[[Batch], None], keep: Keep | None = None) -> None:
         self._write = write
         self._keep = keep
-        self._held: deque[tuple[Batch, int]] = deque()
+        self._held: deque[_Held] = deque()
+        self._whole = 0
+        """Held batches that every later batch waits for."""
+        self._waiting: Counter[Connection] = Counter()
+        """How many writes of the other held batches each connection waits for."""
         self.bytes = 0
         """The size of the held writes."""
         self._behind: set[Connection] | None = None
@@ -38,10 +45,19 @@ class CommitGate:
         entries = batch.entries
         if self._keep is None or not (entries or self._held):
             self._write(batch)
-        elif entries.must_sync or self._held:
-            held = batch if self._behind is None else self._let_others_pass(batch)
-            self._hold(held)
+        elif self._behind is not None and (entries.must_sync or self._held):
+            self._hold(self._let_others_pass(batch), True)
             self._keep(entries, self._release)
+        elif self._whole or (entries.must_sync and entries.others_wait):
+            self._hold(batch, True)
+            self._keep(entries, self._release)
+        elif entries.must_sync or self._held:
+            held = self._hold_answers(batch)
+            if held.writes or entries.must_sync:
+                self._hold(held, False)
+                self._keep(entries, self._release)
+            elif entries:
+                self._keep(entries, None)
         else:
             self._write(batch)
             self._keep(entries, None)
@@ -53,18 +69,35 @@ class CommitGate:
         elif self._behind is None:
             self._behind = set()
             held, self._held, self.bytes = self._held, deque(), 0
-            for batch, _ in held:
-                self._hold(self._let_others_pass(batch))
+            self._whole = 0
+            self._waiting.clear()
+            for batch, _, _ in held:
+                self._hold(self._let_others_pass(batch), True)
 
     def release_all(self) -> None:
         """Write all held batches; everything is on disk."""
         while self._held:
             self._release()
 
-    def _hold(self, batch: Batch) -> None:
+    def _hold(self, batch: Batch, is_whole: bool) -> None:
         size = sum(len(write.data) for write in batch.writes)
-        self._held.append((batch, size))
+        self._held.append((batch, size, is_whole))
         self.bytes += size
+        if is_whole:
+            self._whole += 1
+        else:
+            self._waiting.update(write.connection for write in batch.writes)
+
+    def _hold_answers(self, batch: Batch) -> Batch:
+        """Write what is no answer and overtakes none; return the rest."""
+        held: list[Write] = []
+        passing: list[Write] = []
+        must_sync, waiting = batch.entries.must_sync, self._waiting
+        for write in batch.writes:
+            waits = write.connection in waiting or (must_sync and write.acknowledgements)
+            (held if waits else passing).append(write)
+        self._write(Batch(Entries(), passing))
+        return Batch(batch.entries, held, batch.slow)
 
     def _let_others_pass(self, batch: Batch) -> Batch:
         """Write what is not promised and overtakes nothing; return the rest."""
@@ -88,8 +121,15 @@ class CommitGate:
         return Batch(batch.entries, held, batch.slow)
 
     def _release(self) -> None:
-        batch, size = self._held.popleft()
+        batch, size, is_whole = self._held.popleft()
         self.bytes -= size
+        if is_whole:
+            self._whole -= 1
+        else:
+            for write in batch.writes:
+                self._waiting[write.connection] -= 1
+                if not self._waiting[write.connection]:
+                    del self._waiting[write.connection]
         self._write(batch)
 
 

@@ -5,6 +5,7 @@ then none of its data is written to a client before it is on disk.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 
 from msgspec import Struct, field
@@ -23,6 +24,8 @@ class Entries(Struct):
     changes: list[Change] = []
     rows: RowBuffer = field(default_factory=RowBuffer)
     must_sync: bool = False
+    others_wait: bool = True
+    """Whether all writes of these ticks, and of later ones, wait for it; else answers alone."""
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.rows)
@@ -63,6 +66,21 @@ class Journal:
         self.changes: list[Change] = []
         self.rows = RowBuffer(broker)
         self.must_sync = False
+        self._is_aside = False
+        """Something was noted that answers alone wait for."""
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Note changes that only those wait for who are answered in this tick.
+
+        Nothing that others are written may depend on whether these changes are on disk.
+        """
+        before, self.must_sync = self.must_sync, False
+        try:
+            yield
+        finally:
+            self._is_aside = self._is_aside or self.must_sync
+            self.must_sync = before
 
     def note(self, change: Change, *, sync: bool = True) -> None:
         """Add a change; with `sync` it must be on disk before the tick's writes are released."""
@@ -76,6 +94,7 @@ class Journal:
         rows = NO_ROWS
         if self.rows.payloads:
             rows, self.rows = self.rows, RowBuffer(self.rows.broker)
-        entries = Entries(self.changes, rows, self.must_sync)
-        self.changes, self.must_sync = [], False
+        all_wait = self.must_sync or not self._is_aside
+        entries = Entries(self.changes, rows, self.must_sync or self._is_aside, all_wait)
+        self.changes, self.must_sync, self._is_aside = [], False, False
         return entries

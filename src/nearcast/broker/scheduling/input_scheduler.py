@@ -178,7 +178,7 @@ class InputScheduler:
                 costs.dequeue(flow)
             elif not connection.has_input or connection.is_undecided:
                 self._finish(connection, flow)
-            if costs.spent >= self.budget or self.is_late():
+            if costs.spent >= self.budget or self.is_late() or self._driver.is_tick_full:
                 break
         if pending:
             self._driver.step(now)
@@ -299,7 +299,7 @@ class InputScheduler:
                     self._driver.step(now)
                 if pending.inputs and self._driver.is_step_due:
                     self._driver.step(now)
-                if costs.spent > limit or costs.clock() > ends_at:
+                if costs.spent > limit or costs.clock() > ends_at or self._driver.is_tick_full:
                     break
         except ProtocolError as error:
             self._broken(connection, error)

@@ -127,7 +127,9 @@ class ScriptCommands:
     def _remove(
         self, connection: Connection, session: Session, script: HostedScript, now: float
     ) -> None:
-        self._lifecycle.end(script.session, now)
+        with self._state.journal.aside():
+            self._lifecycle.end(script.session, now)
+            self._driver.step(now)
         self._carried_out(connection, session, SCRIPT)
 
     def _carried_out(self, connection: Connection, session: Session, cost: float) -> None:
@@ -247,7 +249,9 @@ class ScriptCommands:
             check = self._checked.popleft()
             self._driver.step(now)
             try:
-                self._put_in_force(check, now)
+                with self._state.journal.aside():
+                    self._put_in_force(check, now)
+                    self._driver.step(now)
             except RefusedError as refusal:
                 refused = refusal.with_traceback(None)
                 self._acknowledger.refuse_in_turn(check.connection, check.answer, refused)

@@ -267,7 +267,8 @@ class ScriptRunner:
     def _stop(self, script: HostedScript, problem: str, now: float) -> None:
         """Stop a script that failed too often, until it is edited."""
         self.abandon(script)
-        self._book.change(script, _stopped(script.placed, problem))
+        with self._state.journal.aside():
+            self._book.change(script, _stopped(script.placed, problem))
         waiting = len(script.held) + script.session.waiting
         for delivery in script.held:
             script.session.finish_reading(delivery, self._state.journal)
