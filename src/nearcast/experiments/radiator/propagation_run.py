@@ -173,6 +173,8 @@ def _chained(
     addresses = clients.on_six_hosts if how.six_hosts else clients.addresses
     application = wire = 0
     delays = [0.0] * len(degrees)
+    known: dict[tuple[int, int], list[float]] = {}
+    """Delays by degree, by the length of a chain and the size of its push: few differ."""
     chains = plan_chains(clients.peers(message.ready), how.percent, order)
     for chain in chains:
         members = [addresses[place] for place in chain.tolist()]
@@ -180,9 +182,14 @@ def _chained(
         frame = plain_publish(topic_field(_CHAIN_TOPIC), b"", push, True)
         application += len(push) - len(content) + len(message.payload)
         wire += _on_the_wire(len(frame))
-        for place, degree in enumerate(degrees):
-            within = chain_delays(len(chain), degree)
-            delays[place] += float(within.seconds(peer, len(push) + TCP_IP_BYTES).sum())
+        within = known.get((len(chain), len(push)))
+        if within is None:
+            size = len(push) + TCP_IP_BYTES
+            within = known[len(chain), len(push)] = [
+                float(chain_delays(len(chain), degree).seconds(peer, size).sum())
+                for degree in degrees
+            ]
+        delays = [delay + more for delay, more in zip(delays, within, strict=True)]
     return _Cost(len(chains), application, wire, [each / len(clients) for each in delays])
 
 
