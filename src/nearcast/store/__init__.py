@@ -69,8 +69,10 @@ from nearcast.store.rows.rows import notice_row as notice_row
 from nearcast.store.rows.rows import recipients_of as recipients_of
 from nearcast.store.rows.rows import record_row as record_row
 from nearcast.store.rows.rows import tick_row as tick_row
+from nearcast.store.rows.waiting_rows import decoded_ids as decoded_ids
 from nearcast.store.rows.waiting_rows import decoded_pool as decoded_pool
 from nearcast.store.rows.waiting_rows import decoded_waiting as decoded_waiting
+from nearcast.store.rows.waiting_rows import encoded_ids as encoded_ids
 from nearcast.store.rows.waiting_rows import encoded_pool as encoded_pool
 from nearcast.store.rows.waiting_rows import encoded_waiting as encoded_waiting
 from nearcast.store.state.changes import Change as Change

@@ -16,7 +16,7 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.reprioritisation import reprioritise
 from nearcast.broker.durability.outcome_recorder import NODES, NODES_UNTIL
 from nearcast.broker.durability.remembered_events import remembered_events
-from nearcast.broker.durability.waiting_recorder import HIDDEN, HIDDEN_GROUPS, POOLS, WAITING
+from nearcast.broker.durability.waiting_recorder import HIDDEN, HIDDEN_GROUPS, LEFT, POOLS, WAITING
 from nearcast.broker.handover.staged_rows import RELEASES, STAGED
 from nearcast.broker.hub import Hub
 from nearcast.broker.ingest.subscribe import subscription, tells
@@ -139,7 +139,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 hub.releasing.staging.restore(space, key, value)
             case Kept(space, key, value) if space in (HIDDEN_GROUPS, HIDDEN):
                 hub.recorder.hidden.restore(space, value, key)
-            case Kept(space, key, value) if space in (POOLS, WAITING):
+            case Kept(space, key, value) if space in (POOLS, LEFT, WAITING):
                 hub.recorder.waiting.restore(space, value, key)
             case Kept(space, key, value) if space in (SCRIPTS, STATES):
                 hub.scripts.book.restore(space, key, value)
@@ -151,6 +151,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     qos = {each.id: each.qos for each in subscriptions}
     waiting = durable_pools(hub.recorder.waiting.take_restored(), qos)
     hub.recorder.waiting.end_others(waiting, hub.state.journal)
+    hub.recorder.waiting.store_anew(waiting, hub.state.journal)
     hidden = durable_pools(hub.recorder.hidden.take_restored(), {})
     hub.recorder.hidden.end_others(hidden, hub.state.journal)
     inputs = EngineInputs(

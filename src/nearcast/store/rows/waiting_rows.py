@@ -85,6 +85,16 @@ def decoded_pool(data: bytes) -> WaitingPool:
     return _pool_of(decoded(data, _PoolForm))
 
 
+def encoded_ids(ids: Sequence[str]) -> bytes:
+    """Return encoded ids of subscriptions."""
+    return encoded(tuple(ids))
+
+
+def decoded_ids(data: bytes) -> tuple[str, ...]:
+    """Return the ids that `encoded_ids` wrote."""
+    return decoded(data, tuple[str, ...])
+
+
 def encoded_waiting(each: WaitingEvent) -> bytes:
     """Return an encoded event that waits."""
     expires_at = each.event.expires_at

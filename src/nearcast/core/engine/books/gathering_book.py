@@ -6,7 +6,7 @@ changes is noted for the host, which keeps it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 import msgspec
@@ -38,6 +38,7 @@ class Pool:
         "figures",
         "followed",
         "id",
+        "left",
         "members",
         "needs",
         "place",
@@ -54,6 +55,8 @@ class Pool:
         self.division = division
         self.members = members
         """The numbers of the subscriptions, in ascending order."""
+        self.left = 0
+        """How many have left since all were noted."""
         self.waiting: list[WaitingEvent] = []
         self.figures = WaitingFigures()
         self.needs: dict[tuple[int, int], Needs] = {}
@@ -104,13 +107,21 @@ class PoolPut(Struct, frozen=True, gc=False):
     """The ids of those that get more than QoS 0: for these it is kept on disk."""
 
 
+class PoolLeft(Struct, frozen=True, gc=False):
+    """A pool is not for some subscriptions any more."""
+
+    pool: int
+    subscriptions: tuple[str, ...]
+    """The ids of those that got more than QoS 0."""
+
+
 class PoolEnded(Struct, frozen=True, gc=False):
     """Nothing waits in a pool any more."""
 
     pool: int
 
 
-PoolChange = PoolAdded | PoolRemoved | PoolPut | PoolEnded
+PoolChange = PoolAdded | PoolRemoved | PoolPut | PoolLeft | PoolEnded
 
 
 class GatheringBook:
@@ -134,8 +145,9 @@ class GatheringBook:
         """Times at which pools may be due, each with the id of one."""
         self.followed: dict[str, set[int]] = {}
         """Ids of pools whose needs depend on contexts, by node."""
-        self._removed: list[tuple[int, int]] = []
-        """Subscriptions that ended, but are still members of pools: number and aggregability."""
+        self._removed: list[tuple[int, int, str]] = []
+        """Subscriptions that ended, but are still members of pools: number, aggregability, and the
+        id if they got more than QoS 0."""
         self._made = 0
         self._arrived = 0
         self._size = 0
@@ -168,8 +180,7 @@ class GatheringBook:
             return
         self._rule_of[number] = NO_RULE
         self.count -= 1
-        self._durable.pop(number, None)
-        self._removed.append((number, rule))
+        self._removed.append((number, rule, self._durable.pop(number, "")))
         self._users_of_rules[rule] -= 1
         if not self._users_of_rules[rule]:
             del self._users_of_rules[rule], self._rules[rule]
@@ -202,15 +213,16 @@ class GatheringBook:
         """Take subscriptions that ended out of their pools."""
         if not self._removed:
             return
-        gone = np.array([number for number, _ in self._removed], np.int32)
-        rules = {rule for _, rule in self._removed}
+        gone = np.array([number for number, _, _ in self._removed], np.int32)
+        rules = {rule for _, rule, _ in self._removed}
+        durable = {number: id_ for number, _, id_ in self._removed if id_}
         self._removed = []
         for pool in list(self._by_id.values()):
             if pool.place[0] not in rules:
                 continue
             stays = ~np.isin(pool.members, gone, assume_unique=True)
             if not stays.all():
-                self._keep_members(pool, pool.members[stays])
+                self._keep_members(pool, stays, durable)
 
     # Pools
 
@@ -302,7 +314,7 @@ class GatheringBook:
             self.changes += [PoolAdded(found.id, each) for each in waiting]
             heappush(self._due, (found.due, found.id))
         stays = ~np.isin(pool.members, members, assume_unique=True)
-        self._keep_members(pool, pool.members[stays])
+        self._keep_members(pool, stays, self._durable)
         return found
 
     def follow(self, pool: Pool, nodes: Iterable[str]) -> None:
@@ -323,7 +335,7 @@ class GatheringBook:
             stays = pool.members != number
             if not stays.all():
                 found.append((pool, list(pool.waiting)))
-                self._keep_members(pool, pool.members[stays])
+                self._keep_members(pool, stays, self._durable)
         return found
 
     def next_due(self) -> float | None:
@@ -369,6 +381,12 @@ class GatheringBook:
         self._arrived = max(self._arrived, *(each.number for each in waiting))
         heappush(self._due, (pool.due, pool.id))
 
+    def note_members(self) -> None:
+        """Note the members of pools that some have left, so that nothing has the names of these."""
+        for pool in self.pools:
+            if pool.left:
+                self._note(pool)
+
     def take_changes(self) -> list[PoolChange]:
         """Return what changed since the last call."""
         found, self.changes = self.changes, []
@@ -395,6 +413,7 @@ class GatheringBook:
         durable = self._durable
         members = pool.members.tolist() if durable else ()
         ids = tuple(durable[number] for number in members if number in durable)
+        pool.left = 0
         self.changes.append(PoolPut(pool.id, pool.place[1], pool.division, ids))
 
     def _add_pool(self, pool: Pool) -> Pool:
@@ -409,15 +428,23 @@ class GatheringBook:
         self._hold(found, pool.waiting)
         self.changes += [PoolAdded(found.id, each) for each in found.waiting]
         heappush(self._due, (found.due, found.id))
-        self._keep_members(pool, pool.members[~inside])
+        self._keep_members(pool, ~inside, self._durable)
         return found
 
-    def _keep_members(self, pool: Pool, members: I32) -> None:
-        if len(members):
-            pool.members = members
-            self._note(pool)
-        else:
+    def _keep_members(self, pool: Pool, stays: Flags, durable: Mapping[int, str]) -> None:
+        """Let some members go; `durable` has the ids of those that get more than QoS 0."""
+        gone, members = pool.members[~stays].tolist(), pool.members[stays]
+        if not len(members):
             self.end(pool)
+            return
+        pool.members = members
+        pool.left += len(gone)
+        ids = tuple(durable[number] for number in gone if number in durable)
+        if pool.left > len(members):
+            # Lists of everybody get shorter by half each time: together twice as long as the first.
+            self._note(pool)
+        elif ids:
+            self.changes.append(PoolLeft(pool.id, ids))
 
     def _hold(self, pool: Pool, waiting: Iterable[WaitingEvent]) -> None:
         self._size -= pool.figures.size

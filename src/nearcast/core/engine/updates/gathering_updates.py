@@ -122,7 +122,8 @@ class GatheringUpdates(EngineDependent):
         return self._book.next_due()
 
     def node_forgotten(self, node: str, step: EngineStep) -> None:
-        """Drop the events of a node, and its name from the people of base sets."""
+        """Drop the events of a node, and its name from members and the people of base sets."""
+        self._book.note_members()
         self._drop(lambda event: event.publisher == node)
         names = {node, f"user {node}"}
         for pool in self._book.pools:
