@@ -43,7 +43,7 @@ test: $(INSTALLED) system
 
 # At once what uses Spark in one session, what starts a Spark of its own, what starts other
 # processes, the core, and the rest: all of them wait for something as much as they work.
-PYTEST := $(PY) -m pytest -m
+PYTEST := $(PY) -m pytest --durations=12 --durations-min=4 -m
 WITH_PROCESSES := $(wildcard tests/benchmarks tests/broker tests/chaos tests/cli tests/clients)
 suite: setup system
 	@sh scripts/side-by-side \

@@ -15,7 +15,8 @@ from nearcast.broker.config.settings import ListenSection, NodeSection, Settings
 from nearcast.broker.server import Server
 from nearcast.store import Store
 from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Connect, Properties, Will
-from tests.support.clients.raw_client import WAIT_S, RawClient, fresh
+from tests.support.clients.raw_client import RawClient, fresh
+from tests.support.waiting import WAIT_S
 
 T = TypeVar("T")
 ON_FREE_PORTS = ListenSection(mqtt_port=0, ws_port=0)

@@ -64,6 +64,7 @@ def test_a_defect_that_ends_the_writer_is_said(
     until(lambda: keeper.failing is not None, "it is failing")
     assert "a defect" in str(keeper.failing)
     assert "restart the broker" in caplog.text
+    assert "KeyError" in caplog.text
     until(lambda: bool(told) and told[-1].failing, "the condition is told")
     acknowledged = threading.Event()
     keeper.submit(Entries([], RowBuffer.of([row(2)]), must_sync=True), acknowledged.set)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from traceback import format_exc
 
 from nearcast.broker.config.settings import DiskSection, LogSection
 from nearcast.broker.durability.disk_space import DiskCondition, DiskSpace, DiskStage
@@ -197,7 +198,8 @@ class StoreWriter:
             self._work()
         except Exception as error:
             # A defect of ours: nothing is acknowledged from here on, and that is said.
-            log.critical("the writer of the store ended; restart the broker", exc_info=True)
+            what = "the writer of the store ended; restart the broker"
+            log_event(log, logging.CRITICAL, what, traceback=format_exc())
             self._failing = f"a defect ended the writer of the store, restart the broker: {error!r}"
             self._tell_condition()
             with self._lock:
