@@ -97,17 +97,19 @@ def _lived(data: Path, port: int, pipeline: PipelineProcess, people: list[Person
     ann.move(Position(53.35, -6.26))
     ben.move(Position(53.35 + 20 * METRE, -6.26))
     ann.publish("spots/pub", "{}")
-    ann.publish("left/one", "waits")
-    for each in (ann, ben):
-        each.publish("left/two", "{}", nc_people="2")
     until(lambda: len(aggregates()) == 1, "what waited went out")
-    until(lambda: len(left()) == 1, "what waited for a subscription went out")
-    until(lambda: len(left_people()) == 1, "what two people said went out")
     until(lambda: len(told("encounters")) == 2, "who fell silent have parted")
     # The last of the traffic is told of when its window is over.
     pipeline.wait_until(lambda queries: True)
     timers = data / "checkpoints" / "backlog" / "timers.json"
     until(lambda: json.loads(timers.read_text()) == {}, "nothing waits for time")
+    # Now no other query asks for the time.
+    ann.publish("left/one", "waits")
+    until(lambda: len(left()) == 1, "what waited for a subscription went out")
+    for each in (ann, ben):
+        each.publish("left/two", "{}", nc_people="2")
+    until(lambda: len(left_people()) == 1, "what two people said went out")
+    until(lambda: json.loads(timers.read_text()) == {}, "nothing waits for time again")
     ticks = count_rows(data, TICK)
     time.sleep(IDLE_S)
     return Story(
