@@ -55,6 +55,24 @@ def test_what_can_match_without_a_position_is_granted_without_a_word(
     assert talker.reason is None
 
 
+def test_a_function_that_is_not_asked_where_the_pipeline_decides_is_told(tmp_path: Path) -> None:
+    settings = Settings(decide={"crowd/quick": "edge", "crowd/#": "spark"})
+    broker = RunningBroker(settings, tmp_path)
+    try:
+        talker = Talker(broker)
+        by_function = '{"function": "def aggregability(me, other): return \'volume 2\'"}'
+        for topic in ("crowd/noise", "+/noise", "#"):
+            talker.wants(topic, aggregate=by_function)
+            assert talker.reason is not None
+            assert "events on crowd/# are decided in the pipeline" in talker.reason
+        talker.wants("road", aggregate=by_function)
+        assert talker.reason is None
+        talker.wants("crowd/noise", aggregate="volume 2")
+        assert talker.reason is None
+    finally:
+        broker.stop()
+
+
 def test_a_position_that_came_in_the_same_packet_counts(broker: RunningBroker) -> None:
     talker = Talker(broker)
     talker.client.send(

@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from nearcast.broker.auth.rules.topic_patterns import levels_of, overlaps
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.outcome_follower import OutcomeFollower
@@ -24,6 +25,7 @@ from nearcast.core.engine.queries.unmet_needs import (
     unmet_area,
     unmet_needs,
 )
+from nearcast.core.gathering.needs.aggregability import parse_aggregability
 from nearcast.core.language.quoted_names import advice_on, likely_values
 from nearcast.core.model.event import Announcement, Subscription
 from nearcast.core.model.geometry.area import Area, Around, PlaceHere
@@ -75,14 +77,29 @@ class MatchWarnings(OutcomeFollower):
 
     def known_now(self, wanted: Sequence[Subscription], options: SubscriptionOptions) -> list[str]:
         """Return why subscriptions of one packet can match nothing; the engine is up to date."""
+        unasked = list(dict.fromkeys(filter(None, map(self._unasked_function, wanted))))
         if options.where is None and options.from_ is None:
-            return []
+            return unasked
         texts = dict(options.texts)
-        found = [advice_on(name) for name in likely_values(texts.get("where", ""))[:MOST_NAMED]]
+        found = [*unasked]
+        found += [advice_on(name) for name in likely_values(texts.get("where", ""))[:MOST_NAMED]]
         world = self._state.engine.matcher.world
         for each in wanted:
             found += [why for why in unmet_needs(each, world) if why not in found]
         return found
+
+    def _unasked_function(self, wanted: Subscription) -> str | None:
+        """Return the warning that the function of a subscription is not asked about some events."""
+        if not wanted.aggregate or parse_aggregability(wanted.aggregate).by_function is None:
+            return None
+        levels = levels_of(wanted.subject)
+        for pattern, elsewhere in self._state.engine.settings.elsewhere:
+            if elsewhere and overlaps(levels, levels_of(pattern)):
+                return (
+                    f"events on {pattern} are decided in the pipeline, where no function is asked: "
+                    "they leave after the `wait` of `aggregate`"
+                )
+        return None
 
     def tell(self, session: Session, id_: str, why: Iterable[str], now: float) -> None:
         """Report on `$me/errors` the warnings that a SUBACK could not carry."""
