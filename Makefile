@@ -42,17 +42,19 @@ test: $(INSTALLED) system
 		'make --no-print-directory suite'
 
 # At once what uses Spark in one session, what starts a Spark of its own, what starts other
-# processes, the core, and the rest: all of them wait for something as much as they work.
+# processes, the core and what lies below the broker, and the rest: all of them wait for something
+# as much as they work.
 PYTEST := $(PY) -m pytest --durations=12 --durations-min=4 -m
 WITH_PROCESSES := $(wildcard tests/benchmarks tests/broker tests/chaos tests/cli tests/clients)
+BELOW := $(wildcard tests/conformance tests/core tests/fuzz tests/scenario tests/store tests/wire)
 suite: setup system
 	@sh scripts/side-by-side \
 		'$(PYTEST) "spark and not slow" tests/pipeline' \
 		'$(PYTEST) "spark and not slow" --ignore=tests/pipeline' \
 		'$(PYTEST) "not spark and not slow" $(WITH_PROCESSES)' \
-		'$(PYTEST) "not spark and not slow" tests/core tests/fuzz' \
+		'$(PYTEST) "not spark and not slow" $(BELOW)' \
 		'$(PYTEST) "not spark and not slow" \
-			$(addprefix --ignore=,$(WITH_PROCESSES) tests/core tests/fuzz)'
+			$(addprefix --ignore=,$(WITH_PROCESSES) $(BELOW))'
 
 # The kernels of matching once more, with every index checked; tests compile those that they use.
 checked: $(INSTALLED)
