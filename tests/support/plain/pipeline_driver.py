@@ -11,7 +11,7 @@ import pyarrow as pa
 from nearcast.broker.config.settings import RecordSection, Settings, SituationSection
 from nearcast.pipeline.decide.decisions import DELIVERY, decided_batches
 from nearcast.pipeline.decide.player import Player
-from nearcast.pipeline.sink.sink_rows import rows_by_broker
+from nearcast.pipeline.sink.sink_rows import rows_by_broker, split_dues
 from nearcast.store import Gap, Row, rows_of
 from nearcast.testing import ClientOptions, World
 from nearcast.testing.virtual_broker import PIPELINE_TOKEN
@@ -110,8 +110,9 @@ class LeftToThePipeline(Virtual):
         for batch in batches:
             self._hand_over(batch)
 
-    def _hand_over(self, batch: pa.RecordBatch) -> None:
-        if batch.column("kind")[0].as_py() != DELIVERY:
+    def _hand_over(self, whole: pa.RecordBatch) -> None:
+        batch, _ = split_dues(whole)
+        if not len(batch) or batch.column("kind")[0].as_py() != DELIVERY:
             return
         for _, rows in rows_by_broker(batch):
             count = 0
