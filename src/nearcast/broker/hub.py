@@ -17,6 +17,7 @@ from nearcast.broker.auth.admission import Admission, OpenAccess
 from nearcast.broker.auth.rights_review import RightsReview
 from nearcast.broker.awareness.link_classes import LinkClasses
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.config.engine_settings import engine_settings
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.delivery.batch import Batch, Write
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
@@ -57,7 +58,6 @@ from nearcast.broker.situation.system_topics import SystemTopics
 from nearcast.broker.situation.topic_names import NODES, PRIVATE
 from nearcast.broker.situation.topic_readers import TopicReaders
 from nearcast.core.engine.engine import Engine
-from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.geometry.position import plain
 from nearcast.core.model.inputs import RulesSet
@@ -79,11 +79,6 @@ from nearcast.wire.mqtt import (
 from nearcast.wire.peer_frames import CHAIN_TOPIC
 
 log = logging.getLogger("nearcast.broker")
-LIVE_AT_ONCE = 500
-"""Retained messages and live events that one input brings to a session; more follow in turns.
-
-No more than half of what its queue takes.
-"""
 
 
 class Hub:
@@ -98,25 +93,8 @@ class Hub:
         random_bytes: RandomBytes = os.urandom,
     ) -> None:
         self.settings = Settings() if settings is None else settings
-        situation = self.settings.situation
-        engine = Engine(
-            EngineSettings(
-                position_ttl_s=situation.position_ttl_s,
-                ahead_s=situation.ahead_s,
-                recent_s=situation.recent_s,
-                context_bytes=self.settings.limits.context_bytes,
-                unrecorded=self.settings.record.exclude,
-                elsewhere=tuple(
-                    (pattern, where == "spark") for pattern, where in self.settings.decide.items()
-                ),
-                routes=not self.settings.record.deliveries,
-                shared_objects=self.settings.objects.shared,
-                live_at_once=min(LIVE_AT_ONCE, max(1, self.settings.limits.queued // 2)),
-                levels=self.settings.adaptation.levels,
-            )
-        )
         self.state = BrokerState(
-            engine,
+            Engine(engine_settings(self.settings)),
             self.settings.limits,
             Journal() if journal is None else journal,
             self.settings.node.name,
@@ -140,7 +118,7 @@ class Hub:
         self._system_topics = SystemTopics(state, readers)
         self.warnings = warnings = MatchWarnings(state, driver, errors)
         self._filter_budgets = FilterBudgets(state, errors)
-        self.usage = EngineUsage(engine, state.quotas, state.journal)
+        self.usage = EngineUsage(state.engine, state.quotas, state.journal)
         """Counts what the engine keeps against the quotas."""
         self.link_classes = LinkClasses(state)
         """Paces and classifies links of sessions with relevance, once a host has begun it."""

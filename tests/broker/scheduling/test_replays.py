@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from nearcast.broker.config.engine_settings import LIVE_AT_ONCE
 from nearcast.broker.config.settings import Limits, Settings
-from nearcast.broker.hub import LIVE_AT_ONCE
 from nearcast.broker.scheduling.input_scheduler import TICK_BUDGET
 from nearcast.wire.mqtt import Publish
 from tests.broker.hub_world import HubClient, HubWorld
