@@ -30,9 +30,20 @@ def ends() -> Iterator[ExitStack]:
         yield found
 
 
-def bridged(directory: Path, there: RunningBroker, ends: ExitStack) -> Bridged:
+@pytest.fixture
+def there(tmp_path: Path, ends: ExitStack) -> RunningBroker:
+    """A broker whose rules ask for a smallest `people`."""
+    (tmp_path / "there").mkdir()
+    found = broker_with(tmp_path / "there", RULES)
+    ends.callback(found.stop)
+    return found
+
+
+@pytest.fixture
+def here(tmp_path: Path, there: RunningBroker, ends: ExitStack) -> Bridged:
+    """A broker beside it, bridged to it."""
     section = BridgeSection(url=f"mqtt://127.0.0.1:{there.port}", name="there")
-    found = Bridged(directory, section).wait_until_online()
+    found = Bridged(tmp_path / "here", section).wait_until_online()
     ends.callback(found.stop)
     return found
 
@@ -42,12 +53,8 @@ def waiting(running: RunningBroker) -> int:
 
 
 def test_whoever_speaks_over_a_bridge_and_here_is_not_two_people(
-    tmp_path: Path, ends: ExitStack
+    here: Bridged, there: RunningBroker, ends: ExitStack
 ) -> None:
-    (tmp_path / "there").mkdir()
-    there = broker_with(tmp_path / "there", RULES)
-    ends.callback(there.stop)
-    here = bridged(tmp_path / "here", there, ends)
     reader, root, warden = Talker(there), user(there, "root"), user(there, "warden")
     reader.wants("spot/#")
     same = Client(here.port, "the-same")
@@ -64,12 +71,8 @@ def test_whoever_speaks_over_a_bridge_and_here_is_not_two_people(
 
 
 def test_a_base_set_crosses_a_bridge_as_one_message_and_single_events_do_not(
-    tmp_path: Path, ends: ExitStack
+    here: Bridged, there: RunningBroker, ends: ExitStack
 ) -> None:
-    (tmp_path / "there").mkdir()
-    there = broker_with(tmp_path / "there", RULES)
-    ends.callback(there.stop)
-    here = bridged(tmp_path / "here", there, ends)
     reader = Client(here.port, "reader")
     ends.callback(reader.stop)
     reader.subscribe("#")

@@ -77,11 +77,10 @@ class MatchWarnings(OutcomeFollower):
 
     def known_now(self, wanted: Sequence[Subscription], options: SubscriptionOptions) -> list[str]:
         """Return why subscriptions of one packet can match nothing; the engine is up to date."""
-        unasked = list(dict.fromkeys(filter(None, map(self._unasked_function, wanted))))
+        found = list(dict.fromkeys(filter(None, map(self._unasked_function, wanted))))
         if options.where is None and options.from_ is None:
-            return unasked
+            return found
         texts = dict(options.texts)
-        found = [*unasked]
         found += [advice_on(name) for name in likely_values(texts.get("where", ""))[:MOST_NAMED]]
         world = self._state.engine.matcher.world
         for each in wanted:
